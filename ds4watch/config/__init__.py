@@ -1,0 +1,1 @@
+"""The typed settings tree, its loader, and errors with file and line."""

@@ -1,0 +1,157 @@
+"""The settings tree of `ds4watch.yml`: every key optional, every unit in its name."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Section(BaseModel):
+    """Base of all sections: unknown keys are errors, values are frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AdminSettings(Section):
+    """The admin API, the status page, /metrics."""
+
+    host: str = Field("127.0.0.1", description="Address to bind; loopback unless TLS is in front.")
+    port: Port = Field(9464, description="Port of the admin API.")
+
+
+class GatewaySettings(Section):
+    """The OpenAI-compatible gateway."""
+
+    host: str = Field("127.0.0.1", description="Address to bind.")
+    port: Port = Field(8400, description="Port that clients use.")
+    processes: int = Field(1, ge=1, le=64, description="Gateway processes sharing the port.")
+    max_inflight: int = Field(1024, ge=1, description="Requests in flight before shedding (503).")
+    max_body_bytes: int = Field(8 << 20, ge=1024, description="Largest request body accepted.")
+    connect_timeout_seconds: Seconds = Field(2.0, description="Time to reach a worker.")
+    request_timeout_seconds: Seconds = Field(600.0, description="Time for one whole answer.")
+    max_attempts: int = Field(3, ge=1, le=10, description="Workers tried for one request.")
+    retry_budget_ratio: float = Field(
+        0.1, ge=0, le=1, description="Retries as a share of requests, at most (a floor of 10)."
+    )
+    drain_seconds: Seconds = Field(30.0, description="Time for open requests at a stop.")
+    lease_seconds: Seconds = Field(
+        600.0, description="Without a daemon for so long, limits are taken back level by level."
+    )
+
+
+class ScrapeSettings(Section):
+    """How workers are watched."""
+
+    interval_seconds: Seconds = Field(1.0, description="Time between two waves of scrapes.")
+    timeout_seconds: Seconds = Field(5.0, description="Time after which one scrape has failed.")
+    max_body_bytes: int = Field(16 << 20, ge=1024, description="Largest metrics page accepted.")
+    concurrency: int = Field(256, ge=1, description="Scrapes in flight at once.")
+
+
+class StoreSettings(Section):
+    """The history."""
+
+    retention_hours: float = Field(48.0, gt=0, description="Age at which samples are deleted.")
+    live_window_seconds: Seconds = Field(900.0, description="What rules can look back on at most.")
+
+
+class ExtraWorker(Section):
+    """A worker that somebody else runs; scraped and routed to, never started or stopped."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$", description="Name, unique.")
+    url: str = Field(pattern=r"^https?://", description="Base address, without /v1.")
+    models: tuple[str, ...] = Field((), description="Model names it serves; asked of it if empty.")
+    profile: str = Field("external", description="Profile name used in labels and prices.")
+
+
+class WorkerSettings(Section):
+    """Workers of one profile."""
+
+    profile: str = Field(description="Name of a profile file, without .yml.")
+    count: int = Field(1, ge=0, le=256, description="How many to keep running.")
+
+
+class FleetSettings(Section):
+    """What is run, and how it is tended."""
+
+    workers: tuple[WorkerSettings, ...] | None = Field(
+        None, description="What to run; the tiny-full and tiny-quantized pair if not given."
+    )
+    external: tuple[ExtraWorker, ...] = Field((), description="Workers run by somebody else.")
+    profiles_dir: str | None = Field(
+        None, description="Folder of profiles, looked into before the shipped ones."
+    )
+    vllm_python: str | None = Field(
+        None,
+        description="Interpreter that has vLLM. Default: $DS4WATCH_VLLM_PYTHON, else "
+        ".venv-vllm/bin/python beside the configuration or in the working folder.",
+    )
+    first_port: Port = Field(8101, description="Workers get the first free ports from here.")
+    canary_interval_seconds: Seconds = Field(
+        10.0, description="A worker without progress for so long has to answer a canary."
+    )
+    canary_timeout_seconds: Seconds = Field(30.0, description="Time for a canary's answer.")
+    start_timeout_seconds: Seconds = Field(600.0, description="Time from start to ready.")
+    stop_grace_seconds: Seconds = Field(15.0, description="Time from SIGTERM to SIGKILL.")
+    restart_backoff_seconds: Seconds = Field(2.0, description="First wait before a restart.")
+    restart_backoff_max_seconds: Seconds = Field(120.0, description="Longest such wait.")
+
+
+class Price(Section):
+    """The price of an hour of one worker from an instant on. History is never priced anew."""
+
+    profile: str = Field("*", description="Profile it holds for; * for all others.")
+    per_hour: Decimal = Field(Decimal("0.95"), ge=0, description="Price of a worker hour.")
+    valid_from: datetime = Field(
+        datetime(1970, 1, 1, tzinfo=UTC), description="Instant from which it holds (UTC)."
+    )
+
+
+class CostSettings(Section):
+    """Money."""
+
+    currency: str = Field("USD", pattern=r"^[A-Z]{3}$", description="ISO 4217 code.")
+    prices: tuple[Price, ...] = Field((Price(),), description="Price list.")
+
+
+class NotifySettings(Section):
+    """Who is told."""
+
+    webhook_url: str | None = Field(
+        None, pattern=r"^https?://", description="Transitions are posted here as JSON."
+    )
+
+
+class QualitySettings(Section):
+    """How the quantization error is measured."""
+
+    interval_seconds: Seconds = Field(600.0, description="Time between two measurements.")
+    max_age_seconds: Seconds = Field(3600.0, description="A result older than this is absent.")
+
+
+class Settings(Section):
+    """The whole of `ds4watch.yml`."""
+
+    state_dir: str | None = Field(
+        None,
+        description="Folder of databases, logs and sockets. Default: $STATE_DIRECTORY, else "
+        "$XDG_STATE_HOME/ds4watch, else ~/.local/state/ds4watch.",
+    )
+    rules: tuple[str, ...] | None = Field(
+        None, description="Rule files or patterns; the shipped rules/*.yml if not given."
+    )
+    policy: str | None = Field(None, description="Policy file; the shipped one if not given.")
+    admin: AdminSettings = AdminSettings()
+    gateway: GatewaySettings = GatewaySettings()
+    scrape: ScrapeSettings = ScrapeSettings()
+    store: StoreSettings = StoreSettings()
+    fleet: FleetSettings = FleetSettings()
+    cost: CostSettings = CostSettings()
+    notify: NotifySettings = NotifySettings()
+    quality: QualitySettings = QualitySettings()

@@ -1,0 +1,41 @@
+"""Scrapes: one page of one target at one instant, without an object for each sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ds4watch.model.errors import EdgeReason
+from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.series import FloatArray, Labels
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Something to scrape. `labels` are added to each of its series (Prometheus' target labels)."""
+
+    name: str
+    url: str
+    labels: Labels = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeFailure:
+    """Why a scrape gave no samples."""
+
+    reason: EdgeReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeResult:
+    """One scrape. `values` is aligned with the schema's series; empty when `failure` is set.
+
+    `at` is the scrape's own start, in unix seconds. `values` has dtype float64, shape (series,).
+    """
+
+    target: Target
+    at: UnixSeconds
+    schema_id: int
+    values: FloatArray
+    failure: ScrapeFailure | None = None
+    took_seconds: float = 0.0

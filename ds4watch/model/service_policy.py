@@ -1,0 +1,128 @@
+"""The ServicePolicy and the board: what actions write and the gateway obeys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.worker import FleetSnapshot, WorkerView
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one degradation level asks of the gateway; None and empty mean "no change"."""
+
+    max_tokens_cap: int | None = None
+    """Completion tokens a request may ask for at most."""
+    max_inflight: int | None = None
+    """Requests in flight at most, over all gateway processes; more are shed with 503."""
+    substitutions: tuple[tuple[str, str], ...] = ()
+    """(model asked for, cheaper sibling that answers) pairs."""
+    shed_below_priority: int | None = None
+    """Requests whose `x-ds4-priority` (default 5, 0 lowest) is under this are shed with 503."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a JSON-ready dict."""
+        return asdict(self) | {"substitutions": [list(pair) for pair in self.substitutions]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Limits:
+        """Read what `as_json` wrote; unknown keys (a newer daemon's) are ignored."""
+        known = {field.name for field in fields(cls)}
+        values = {name: value for name, value in data.items() if name in known}
+        values["substitutions"] = tuple(
+            (str(asked), str(serves)) for asked, serves in values.get("substitutions", ())
+        )
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePolicy:
+    """The small versioned document that the gateway obeys. `version` only ever rises.
+
+    `ladder` holds the limits of each level from 0 up to `level`, so that a gateway without a
+    daemon can take levels back one at a time once the lease has run out.
+    """
+
+    version: int = 0
+    level: int = 0
+    level_name: str = "normal"
+    limits: Limits = Limits()
+    ladder: tuple[Limits, ...] = (Limits(),)
+    excluded_workers: tuple[str, ...] = ()
+    reason: str = ""
+    since: UnixSeconds = 0.0
+    lease_seconds: float = 600.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a JSON-ready dict; `from_json` is its inverse."""
+        return {
+            "version": self.version,
+            "level": self.level,
+            "level_name": self.level_name,
+            "limits": self.limits.as_json(),
+            "ladder": [limits.as_json() for limits in self.ladder],
+            "excluded_workers": list(self.excluded_workers),
+            "reason": self.reason,
+            "since": self.since,
+            "lease_seconds": self.lease_seconds,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ServicePolicy:
+        """Read what `as_json` wrote. Raises KeyError, TypeError or ValueError on anything else."""
+        return cls(
+            version=data["version"],
+            level=data["level"],
+            level_name=data["level_name"],
+            limits=Limits.from_json(data["limits"]),
+            ladder=tuple(Limits.from_json(limits) for limits in data["ladder"]),
+            excluded_workers=tuple(data["excluded_workers"]),
+            reason=data["reason"],
+            since=data["since"],
+            lease_seconds=data["lease_seconds"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A gateway client. `sha256` is the hex digest of the secret; the secret is never stored."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """One versioned document for gateways: the fleet, the policy, the key table.
+
+    No keys means that the gateway asks for none (allowed on loopback only).
+    """
+
+    version: int
+    fleet: FleetSnapshot
+    policy: ServicePolicy = ServicePolicy()
+    keys: tuple[ApiKey, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a JSON-ready dict; `from_json` is its inverse."""
+        return {
+            "version": self.version,
+            "at": self.fleet.at,
+            "workers": [worker.as_json() for worker in self.fleet.workers],
+            "policy": self.policy.as_json(),
+            "keys": [{"name": key.name, "sha256": key.sha256} for key in self.keys],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Board:
+        """Read what `as_json` wrote. Raises KeyError, TypeError or ValueError on anything else."""
+        workers = tuple(WorkerView.from_json(worker) for worker in data["workers"])
+        return cls(
+            version=data["version"],
+            fleet=FleetSnapshot(at=data["at"], workers=workers),
+            policy=ServicePolicy.from_json(data["policy"]),
+            keys=tuple(ApiKey(key["name"], key["sha256"]) for key in data["keys"]),
+        )

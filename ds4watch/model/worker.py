@@ -1,0 +1,129 @@
+"""Workers and the fleet as one immutable snapshot, rebuilt each tick, never edited."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from ds4watch.model.ports import UnixSeconds
+
+
+class WorkerPhase(StrEnum):
+    """Where a worker stands. The metric codes are fixed for ever (see `code`)."""
+
+    ABSENT = "absent"
+    STARTING = "starting"
+    LOADING = "loading"
+    WARMING = "warming"
+    READY = "ready"
+    ASLEEP = "asleep"
+    DRAINING = "draining"
+    STOPPING = "stopping"
+    FAILED = "failed"
+    QUARANTINED = "quarantined"
+    UNKNOWN = "unknown"
+
+    @property
+    def code(self) -> int:
+        """Numeric metric code; never renumber."""
+        return _PHASE_CODES[self]
+
+
+_PHASE_CODES: dict[WorkerPhase, int] = {
+    WorkerPhase.ABSENT: 0,
+    WorkerPhase.STARTING: 1,
+    WorkerPhase.LOADING: 2,
+    WorkerPhase.WARMING: 3,
+    WorkerPhase.READY: 4,
+    WorkerPhase.ASLEEP: 5,
+    WorkerPhase.DRAINING: 6,
+    WorkerPhase.STOPPING: 7,
+    WorkerPhase.FAILED: 8,
+    WorkerPhase.QUARANTINED: 9,
+    WorkerPhase.UNKNOWN: 10,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLoad:
+    """What a worker last reported; None is "not reported", which is not zero."""
+
+    running: float | None = None
+    waiting: float | None = None
+    kv_usage_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """A worker as the rest of the system sees it. `models[0]` is its own name, the rest aliases."""
+
+    id: str
+    profile: str
+    models: tuple[str, ...]
+    url: str
+    phase: WorkerPhase
+    since: UnixSeconds
+    load: WorkerLoad = WorkerLoad()
+    reason: str = ""
+    pid: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a JSON-ready dict; `from_json` is its inverse."""
+        return {
+            "id": self.id,
+            "profile": self.profile,
+            "models": list(self.models),
+            "url": self.url,
+            "phase": self.phase.value,
+            "since": self.since,
+            "load": {
+                "running": self.load.running,
+                "waiting": self.load.waiting,
+                "kv_usage_ratio": self.load.kv_usage_ratio,
+            },
+            "reason": self.reason,
+            "pid": self.pid,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> WorkerView:
+        """Read what `as_json` wrote. Raises KeyError or ValueError on anything else."""
+        return cls(
+            id=data["id"],
+            profile=data["profile"],
+            models=tuple(data["models"]),
+            url=data["url"],
+            phase=WorkerPhase(data["phase"]),
+            since=data["since"],
+            load=WorkerLoad(**data["load"]),
+            reason=data["reason"],
+            pid=data["pid"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSnapshot:
+    """All workers at one instant."""
+
+    at: UnixSeconds
+    workers: tuple[WorkerView, ...] = ()
+
+    def routable(self, model: str) -> tuple[WorkerView, ...]:
+        """Return the ready workers that serve `model`."""
+        return tuple(
+            worker
+            for worker in self.workers
+            if worker.phase is WorkerPhase.READY and model in worker.models
+        )
+
+    def models(self) -> tuple[str, ...]:
+        """Return every model name that a ready worker serves, sorted."""
+        names = {
+            name
+            for worker in self.workers
+            if worker.phase is WorkerPhase.READY
+            for name in worker.models
+        }
+        return tuple(sorted(names))

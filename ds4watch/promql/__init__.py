@@ -1,0 +1,1 @@
+"""PromQL over a narrow storage port, with Prometheus 3 semantics."""
