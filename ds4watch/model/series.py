@@ -29,7 +29,8 @@ def labels_of(pairs: Mapping[str, str]) -> Labels:
 def is_stale(values: FloatArray) -> NDArray[np.bool_]:
     """Return, elementwise, whether a value is the staleness marker (bit comparison)."""
     contiguous = np.ascontiguousarray(values, dtype=np.float64)
-    return contiguous.view(np.uint64) == np.uint64(STALE_NAN_BITS)
+    stale: NDArray[np.bool_] = contiguous.view(np.uint64) == np.uint64(STALE_NAN_BITS)
+    return stale
 
 
 @dataclass(frozen=True, slots=True)
