@@ -1,0 +1,93 @@
+"""The command line. Each command is a module with a Typer `app`, imported when it is asked for.
+
+So `ds4watch --help` and `ds4watch sim` start without the web framework and the database.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from typing import NamedTuple
+
+from ds4watch import __version__
+from ds4watch.model.errors import ConfigError
+
+
+class Command(NamedTuple):
+    """Where a command lives, and what it does in one line; no help: not listed."""
+
+    module: str
+    help: str = ""
+
+
+COMMANDS: dict[str, Command] = {
+    "up": Command("ds4watch.cli.up", "Start the daemon, the gateway and the workers."),
+    "down": Command("ds4watch.cli.down", "Drain the gateway, stop the workers and the daemon."),
+    "status": Command("ds4watch.cli.status", "Show fleet, signals, alerts, level and cost."),
+    "workers": Command("ds4watch.cli.workers", "List the workers, or show one's log."),
+    "audit": Command("ds4watch.cli.audit", "Tell what happened, when, and why."),
+    "hold": Command("ds4watch.cli.hold", "Forbid actions on a target for a while."),
+    "resume": Command("ds4watch.cli.resume", "Lift a hold."),
+    "check": Command("ds4watch.cli.check", "Check settings, profiles, rules and policy."),
+    "sim": Command("ds4watch.cli.sim", "Run simulated vLLM workers."),
+    "load": Command("ds4watch.cli.load", "Send bounded load to the gateway."),
+    "config": Command("ds4watch.cli.config"),
+    "version": Command("ds4watch.cli.version", "Print the version."),
+}
+
+EXIT_CONFIG = 2
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run one command and exit: 0 done, 1 failed, 2 bad input."""
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        code = _dispatch(arguments)
+    except ConfigError as error:
+        for finding in error.findings:
+            sys.stderr.write(f"ds4watch: {finding}\n")
+        code = EXIT_CONFIG
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        # The reader (head, less) left; keep the interpreter from saying so at its end.
+        sys.stderr.close()
+        code = 1
+    sys.exit(code)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    name = arguments[0] if arguments else "--help"
+    if name in ("--help", "-h", "help"):
+        sys.stdout.write(overview())
+        return 0
+    if name in ("--version", "-V"):
+        sys.stdout.write(f"ds4watch {__version__}\n")
+        return 0
+    if name not in COMMANDS:
+        sys.stderr.write(f"ds4watch: there is no command {name!r}{_did_you_mean(name)}\n")
+        return EXIT_CONFIG
+    module = importlib.import_module(COMMANDS[name].module)
+    try:
+        module.app(args=arguments[1:], prog_name=f"ds4watch {name}")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+def overview() -> str:
+    """Return the help of the whole."""
+    listed = {name: command.help for name, command in COMMANDS.items() if command.help}
+    lines = [f"  {name:<10}{text}" for name, text in listed.items()]
+    return (
+        "ds4watch: the cost and health autopilot of vLLM fleets\n\n"
+        "Usage: ds4watch COMMAND [OPTIONS]\n\n"
+        "Commands:\n" + "\n".join(lines) + "\n\n"
+        "Each command has --help with an example. Begin with `ds4watch up --sim`.\n"
+    )
+
+
+def _did_you_mean(name: str) -> str:
+    close = difflib.get_close_matches(name, [*COMMANDS], n=1)
+    return f" (did you mean {close[0]!r}?)" if close else " (see ds4watch --help)"

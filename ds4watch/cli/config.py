@@ -1,0 +1,23 @@
+"""`ds4watch config`: about the settings themselves; for those who write documentation."""
+
+from __future__ import annotations
+
+import typer
+
+from ds4watch.config.reference import render_reference
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+
+
+@app.callback()
+def config() -> None:
+    """About the settings themselves."""
+
+
+@app.command()
+def reference() -> None:
+    """Print docs/configuration.md.
+
+    Example: ds4watch config reference > docs/configuration.md
+    """
+    typer.echo(render_reference(), nl=False)

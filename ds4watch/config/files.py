@@ -1,0 +1,154 @@
+"""Settings, profiles, rule and policy files from disk; every fault of reading is a finding."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ds4watch.config.document import MAX_TEXT_CHARS
+from ds4watch.config.loader import load_profile, load_settings
+from ds4watch.config.places import config_candidates
+from ds4watch.config.profile import Profile
+from ds4watch.config.settings import Settings, WorkerSettings
+from ds4watch.config.shipped import shipped
+from ds4watch.model.errors import ConfigError, Located
+
+MAX_FILE_BYTES = 4 * MAX_TEXT_CHARS
+_PLAIN = {
+    errno.ENOENT: "there is no such file",
+    errno.EISDIR: "is a folder, not a file",
+    errno.EACCES: "may not be read",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """Settings and the file that they came from; None: defaults throughout."""
+
+    settings: Settings
+    file: Path | None = None
+
+    @property
+    def base(self) -> Path:
+        """The folder that relative paths in the settings start from."""
+        return self.file.parent if self.file else Path()
+
+
+def read_text(path: Path) -> str:
+    """Return a file's text. Raises ConfigError, with one finding, if there is none to be had."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        code = error.errno or 0
+        message = _PLAIN.get(code, (error.strerror or str(error)).lower())
+        raise ConfigError(Located(message, str(path))) from error
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(Located(f"larger than {MAX_FILE_BYTES >> 20} MiB", str(path)))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        finding = Located("is not UTF-8 text", str(path), line, mend="save it as UTF-8")
+        raise ConfigError(finding) from error
+
+
+def find_settings(given: Path | None, environ: Mapping[str, str]) -> LoadedSettings:
+    """Load the settings from the first place that has them, else the defaults.
+
+    Raises ConfigError; also if a file that was named is not there.
+    """
+    candidates = config_candidates(given, environ)
+    if len(candidates) == 1:
+        return _loaded(candidates[0])
+    found = next((path for path in candidates if path.exists()), None)
+    return _loaded(found) if found else LoadedSettings(Settings())
+
+
+def _loaded(path: Path) -> LoadedSettings:
+    return LoadedSettings(load_settings(read_text(path), str(path)), path)
+
+
+def wanted_workers(settings: Settings, *, sim: bool) -> tuple[WorkerSettings, ...]:
+    """Return what the fleet is to run; the full and quantized pair if nothing is said."""
+    if settings.fleet.workers is not None:
+        return settings.fleet.workers
+    kind = "sim" if sim else "tiny"
+    return tuple(WorkerSettings(profile=f"{kind}-{form}") for form in ("full", "quantized"))
+
+
+def profile_dirs(loaded: LoadedSettings) -> tuple[Path, ...]:
+    """Return the folders that profiles are looked for in, best first."""
+    own = loaded.settings.fleet.profiles_dir
+    shipped_dir = shipped("serving/profiles")
+    return (loaded.base / own, shipped_dir) if own else (shipped_dir,)
+
+
+def profile_files(loaded: LoadedSettings) -> dict[str, Path]:
+    """Return every profile's file by name; the user's hide shipped ones of the same name."""
+    found: dict[str, Path] = {}
+    for folder in reversed(profile_dirs(loaded)):
+        found |= {path.stem: path for path in sorted(folder.glob("*.yml"))}
+    return found
+
+
+def load_profiles(loaded: LoadedSettings, names: tuple[str, ...]) -> dict[str, Profile]:
+    """Load the named profiles. Raises ConfigError with the findings of all of them."""
+    files = profile_files(loaded)
+    profiles: dict[str, Profile] = {}
+    findings: list[Located] = []
+    for name in names:
+        if name not in files:
+            findings.append(_unknown_profile(loaded, name, tuple(files)))
+            continue
+        try:
+            profiles[name] = load_profile(read_text(files[name]), str(files[name]))
+        except ConfigError as error:
+            findings += error.findings
+    if findings:
+        raise ConfigError(*findings)
+    return profiles
+
+
+def _unknown_profile(loaded: LoadedSettings, name: str, known: tuple[str, ...]) -> Located:
+    return Located(
+        f"there is no profile {name}",
+        str(loaded.file) if loaded.file else None,
+        field="fleet.workers",
+        mend=f"known: {', '.join(known) or 'none'}",
+    )
+
+
+def rule_files(loaded: LoadedSettings) -> tuple[Path, ...]:
+    """Return the rule files, in order. Raises ConfigError if a pattern matches none."""
+    patterns = loaded.settings.rules
+    if patterns is None:
+        return tuple(sorted(shipped("rules").glob("*.yml")))
+    found: list[Path] = []
+    findings: list[Located] = []
+    for position, pattern in enumerate(patterns):
+        matches = _matches(loaded.base, pattern)
+        if not matches:
+            file = str(loaded.file) if loaded.file else None
+            field = f"rules[{position}]"
+            findings.append(Located(f"no file matches {pattern}", file, field=field))
+        found += [path for path in matches if path not in found]
+    if findings:
+        raise ConfigError(*findings)
+    return tuple(found)
+
+
+def _matches(base: Path, pattern: str) -> list[Path]:
+    path = base / pattern
+    if not any(sign in pattern for sign in "*?["):
+        return [path] if path.exists() else []
+    anchor = Path(path.anchor) if path.is_absolute() else Path()
+    return sorted(anchor.glob(str(path.relative_to(anchor))))
+
+
+def policy_file(loaded: LoadedSettings) -> Path:
+    """Return the policy file: the one in the settings, else the shipped one."""
+    own = loaded.settings.policy
+    return loaded.base / own if own else shipped("serving/policy.yml")

@@ -1,0 +1,148 @@
+"""Validation errors in plain words: what must be, and what was got."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from ds4watch.config.document import Document, Path
+from ds4watch.model.errors import Located
+
+_MAPPING = "must be a mapping (lines of `key: value`)"
+_INSTANT = "must be an instant such as 2026-01-31T00:00:00Z"
+_WORDS: Mapping[str, str] = {
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "int_parsing_size": "must be a smaller number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "decimal_type": "must be a number",
+    "decimal_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be text",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "enum": "must be one of {expected}",
+    "datetime_type": _INSTANT,
+    "datetime_parsing": _INSTANT,
+    "datetime_from_date_parsing": _INSTANT,
+}
+_PATTERNS: Mapping[str, str] = {
+    r"^https?://": "must start with http:// or https://",
+    r"^[A-Z]{3}$": "must be three capital letters, such as USD",
+    r"^[a-z0-9][a-z0-9.-]{0,62}$": (
+        "must be 1 to 63 lower-case letters, digits, dots and dashes, "
+        "and begin with a letter or digit"
+    ),
+}
+_SECRET_WORDS = ("url", "token", "secret", "password", "key")
+
+
+def findings_of(
+    error: ValidationError, document: Document, model: type[BaseModel]
+) -> list[Located]:
+    """Return one located finding for each error, in the order of the file."""
+    details = error.errors(include_url=False)
+    findings = [_finding(detail, document, model) for detail in details]
+    return sorted(findings, key=lambda finding: finding.line or 0)
+
+
+def _finding(detail: ErrorDetails, document: Document, model: type[BaseModel]) -> Located:
+    path: Path = tuple(part for part in detail["loc"] if part != "[key]")
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        return document.finding(path, "unknown key", mend=_did_you_mean(path, model))
+    if kind == "missing":
+        return document.finding(path, "is missing")
+    if kind == "value_error":
+        return document.finding(path, str(detail["ctx"]["error"]))
+    message = _requirement(detail)
+    return document.finding(path, f"{message}{_got(detail, path)}", mend=_mend(detail))
+
+
+def _requirement(detail: ErrorDetails) -> str:
+    context = detail.get("ctx", {})
+    kind = detail["type"]
+    if kind == "too_short":
+        least = context["min_length"]
+        return f"must have at least {least} {'entry' if least == 1 else 'entries'}"
+    if kind == "string_pattern_mismatch":
+        pattern = context["pattern"]
+        return _PATTERNS.get(pattern, f"must match the pattern {pattern}")
+    if kind in _WORDS:
+        return _WORDS[kind].format_map({name: _number(value) for name, value in context.items()})
+    return "is not allowed"
+
+
+def _number(value: Any) -> str:
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if is_whole else value)
+
+
+def _got(detail: ErrorDetails, path: Path) -> str:
+    """Return ", got …", unless the value may hold a secret or says nothing more."""
+    if detail["type"] == "too_short":
+        return ""
+    value = detail["input"]
+    if value is None:
+        return ", got nothing"
+    name = str(path[-1]).lower() if path else ""
+    if any(word in name for word in _SECRET_WORDS):
+        return ""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return f", got {text if len(text) <= 60 else text[:57] + '…'}"
+
+
+def _mend(detail: ErrorDetails) -> str | None:
+    if detail["input"] is None:
+        return "give it a value, or take the key out"
+    if detail["type"] == "string_type" and isinstance(detail["input"], int | float):
+        return "put it in quotes"
+    return None
+
+
+def _did_you_mean(path: Path, root: type[BaseModel]) -> str | None:
+    section = _model_at(root, path[:-1])
+    if section is None:
+        return None
+    names = list(section.model_fields)
+    close = difflib.get_close_matches(str(path[-1]), names, n=1)
+    if close:
+        return f"did you mean `{close[0]}`?"
+    return f"known here: {', '.join(names)}"
+
+
+def _model_at(root: type[BaseModel], path: Path) -> type[BaseModel] | None:
+    model: type[BaseModel] | None = root
+    for part in path:
+        if isinstance(part, int):
+            continue
+        found = model.model_fields.get(part) if model else None
+        model = section_in(found.annotation) if found else None
+    return model
+
+
+def section_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the section that an annotation holds: `X`, `tuple[X, ...]` or `… | None`."""
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        return annotation if issubclass(annotation, BaseModel) else None
+    if get_origin(annotation) in (tuple, Union, UnionType):
+        found = (section_in(inner) for inner in get_args(annotation))
+        return next((section for section in found if section), None)
+    return None
