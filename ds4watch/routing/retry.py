@@ -1,0 +1,111 @@
+"""What follows a failed attempt, and the budget that keeps retries from making things worse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from ds4watch.model.usage import RetryReason
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How an attempt failed; `status` is the worker's, None if it gave none."""
+
+    reason: RetryReason
+    status: int | None = None
+
+
+class GiveUp(StrEnum):
+    """Why a failure is final."""
+
+    BYTES_SENT = "bytes_sent"
+    ATTEMPTS = "attempts"
+    BUDGET = "budget"
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Try another worker; the reason is the metric's label."""
+
+    reason: RetryReason
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Answer the client with `status`."""
+
+    status: int
+    reason: RetryReason
+    because: GiveUp
+
+
+@dataclass(frozen=True, slots=True)
+class RetryBudget:
+    """Retries as a share of the requests of a window, over all requests of this process.
+
+    A window allows `ratio` of its requests, and `floor` in any case, so that a quiet gateway
+    can still step round a dead worker. Times are monotonic seconds.
+    """
+
+    ratio: float
+    floor: int = 10
+    window_seconds: float = 10.0
+    started_at: float = 0.0
+    requests: int = 0
+    retries: int = 0
+
+    def after_request(self, now: float) -> RetryBudget:
+        """Return the budget with one more request in it."""
+        current = self._current(now)
+        return replace(current, requests=current.requests + 1)
+
+    def after_retry(self, now: float) -> RetryBudget:
+        """Return the budget with one more retry spent."""
+        current = self._current(now)
+        return replace(current, retries=current.retries + 1)
+
+    def has_room(self, now: float) -> bool:
+        """Return whether one more retry may be made."""
+        current = self._current(now)
+        return current.retries < max(float(self.floor), self.ratio * current.requests)
+
+    def _current(self, now: float) -> RetryBudget:
+        if 0 <= now - self.started_at < self.window_seconds:
+            return self
+        return replace(self, started_at=now, requests=0, retries=0)
+
+
+def next_step(
+    failure: Failure, *, attempt: int, max_attempts: int, bytes_sent: bool, budget_left: bool
+) -> Retry | Fail:
+    """Return whether to try another worker after the `attempt`-th try (from 1) failed.
+
+    Never once a byte has reached the client: it would read two answers as one. Answers below
+    500 are no failures; they are passed on before this is asked.
+    """
+    status = status_of(failure)
+    if bytes_sent:
+        return Fail(status, failure.reason, GiveUp.BYTES_SENT)
+    if attempt >= max_attempts:
+        return Fail(status, failure.reason, GiveUp.ATTEMPTS)
+    if not budget_left:
+        return Fail(status, failure.reason, GiveUp.BUDGET)
+    return Retry(failure.reason)
+
+
+def failure_of_status(status: int) -> Failure | None:
+    """Return the failure that a worker's status stands for; None below 500.
+
+    503 is what vLLM answers when its admission is full: the worker is busy, not broken.
+    """
+    if status < 500:
+        return None
+    return Failure(RetryReason.BUSY if status == 503 else RetryReason.STATUS_5XX, status)
+
+
+def status_of(failure: Failure) -> int:
+    """Return the status a client gets for a failure that is final."""
+    if failure.status is not None and 500 <= failure.status <= 599:
+        return failure.status
+    return 504 if failure.reason is RetryReason.TIMEOUT else 502

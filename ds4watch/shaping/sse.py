@@ -1,0 +1,151 @@
+"""Server-sent events of a streamed answer: split, metered, and rid of what nobody asked for."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from ds4watch.model.usage import Usage
+from ds4watch.shaping.usage import sum_of_choices, usage_of
+
+_BOUNDARY = re.compile(rb"\r?\n\r?\n")
+_LONGEST_BOUNDARY = 4
+_DATA_LINE = re.compile(rb"^data:[ ]?(.*?)\r?$", re.MULTILINE)
+_CHOICE_INDEX = re.compile(rb'"index":\s*(\d{1,9})')
+_LAST_USAGE = re.compile(rb',\s*"usage":\s*(\{(?:[^{}"]|"[a-z_]*"|\{[^{}]*\})*\})\s*\}$')
+"""`usage` as the last field of the event. Inside a JSON text its quotes would be escaped."""
+_EMPTY_CHOICES = re.compile(rb'"choices":\s*\[\s*\]')
+
+
+class OversizedEventError(ValueError):
+    """An event is larger than we are willing to hold."""
+
+
+class SseRelay:
+    """Turns the worker's bytes into the client's, whole events at a time.
+
+    However the bytes are cut into chunks, the output put together and what was noted are the
+    same. Events without usage pass byte for byte.
+    """
+
+    __slots__ = (
+        "_by_choice",
+        "_final",
+        "_keep_each",
+        "_keep_last",
+        "_max_event_bytes",
+        "_rest",
+        "done",
+        "error",
+    )
+
+    def __init__(
+        self, *, keep_last: bool, keep_each: bool, max_event_bytes: int = 16 << 20
+    ) -> None:
+        """Keep the usage-only chunk (`keep_last`) and usage in each chunk (`keep_each`)."""
+        self._keep_last = keep_last
+        self._keep_each = keep_each
+        self._max_event_bytes = max_event_bytes
+        self._rest = b""
+        self._by_choice: dict[int, bytes] = {}
+        self._final: bytes | None = None
+        self.done = False
+        """`[DONE]` was seen: the answer is whole."""
+        self.error: dict[str, Any] | None = None
+        """The error that the worker reported after its 200, if any."""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Return what goes to the client now. Raises OversizedEventError."""
+        known = len(self._rest)
+        data = self._rest + chunk if known else chunk
+        out: list[bytes] = []
+        start, search = 0, max(0, known - _LONGEST_BOUNDARY)
+        while (boundary := _BOUNDARY.search(data, search)) is not None:
+            out.append(self._event(data[start : boundary.start()], boundary.group()))
+            start = search = boundary.end()
+        self._rest = data[start:] if start else data
+        if len(self._rest) > self._max_event_bytes:
+            message = f"an event of over {self._max_event_bytes} bytes"
+            raise OversizedEventError(message)
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def finish(self) -> bytes:
+        """Return what is left once the worker has ended well; some leave out the last newline."""
+        rest, self._rest = self._rest.rstrip(b"\r\n"), b""
+        return self._event(rest, b"\n\n") if rest else b""
+
+    @property
+    def usage(self) -> Usage | None:
+        """The usage told last: the whole answer's, or what had been generated so far."""
+        if self._final is not None:
+            return usage_of(_loads(self._final))
+        parts = [usage_of(_loads(raw)) for raw in self._by_choice.values()]
+        return sum_of_choices([part for part in parts if part is not None])
+
+    @property
+    def has_final_usage(self) -> bool:
+        """Whether the worker told the usage of the whole answer."""
+        return self._final is not None
+
+    def _event(self, event: bytes, boundary: bytes) -> bytes:
+        if b'"usage"' in event:
+            return self._with_usage(event, boundary)
+        if b"[DONE]" in event and _payload(event) == b"[DONE]":
+            self.done = True
+        elif b'"error"' in event:
+            self._note_error(event)
+        return event + boundary
+
+    def _with_usage(self, event: bytes, boundary: bytes) -> bytes:
+        match = _LAST_USAGE.search(event) if event.startswith(b"data:") else None
+        # Only where it is the one mention, hence not also inside some other field.
+        if match is None or event.count(b'"usage"') != 1 or b"\n" in event:
+            return self._with_usage_anywhere(event, boundary)
+        last = _EMPTY_CHOICES.search(event) is not None
+        self._note(event, match.group(1), last=last)
+        if last:
+            return event + boundary if self._keep_last else b""
+        return event + boundary if self._keep_each else event[: match.start()] + b"}" + boundary
+
+    def _with_usage_anywhere(self, event: bytes, boundary: bytes) -> bytes:
+        payload = _payload(event)
+        answer = _loads(payload)
+        if not isinstance(answer, dict) or answer.get("usage") is None:
+            self._note_error(event)
+            return event + boundary
+        usage = answer.pop("usage")
+        last = answer.get("choices") == []
+        self._note(payload, json.dumps(usage).encode(), last=last)
+        if last:
+            return event + boundary if self._keep_last else b""
+        if self._keep_each:
+            return event + boundary
+        return b"data: " + json.dumps(answer, separators=(",", ":")).encode() + boundary
+
+    def _note(self, event: bytes, usage: bytes, *, last: bool) -> None:
+        if last:
+            self._final = usage
+            return
+        index = _CHOICE_INDEX.search(event)
+        choice = int(index.group(1)) if index else 0
+        if choice in self._by_choice or len(self._by_choice) < 1024:
+            self._by_choice[choice] = usage
+
+    def _note_error(self, event: bytes) -> None:
+        answer = _loads(_payload(event))
+        error = answer.get("error") if isinstance(answer, dict) else None
+        if error:
+            self.error = error if isinstance(error, dict) else {"message": str(error)}
+
+
+def _payload(event: bytes) -> bytes:
+    """Return the data of an event; several data lines are one text with newlines between."""
+    return b"\n".join(_DATA_LINE.findall(event)).strip()
+
+
+def _loads(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

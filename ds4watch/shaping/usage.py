@@ -1,0 +1,43 @@
+"""Usage as answers report it, read without trust."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ds4watch.model.usage import Usage
+
+
+def usage_of(reported: Any) -> Usage | None:
+    """Return the usage that an answer's `usage` field tells, None if it tells none."""
+    if not isinstance(reported, dict):
+        return None
+    prompt = _count(reported.get("prompt_tokens"))
+    if prompt is None:
+        return None
+    details = reported.get("prompt_tokens_details")
+    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    return Usage(
+        prompt=prompt,
+        cached=min(cached or 0, prompt),
+        completion=_count(reported.get("completion_tokens")) or 0,
+    )
+
+
+def sum_of_choices(parts: list[Usage]) -> Usage | None:
+    """Return one answer's usage from the running usage of each of its choices.
+
+    vLLM counts completion tokens by choice until the last chunk; the prompt is shared.
+    """
+    if not parts:
+        return None
+    return Usage(
+        prompt=max(part.prompt for part in parts),
+        cached=max(part.cached for part in parts),
+        completion=sum(part.completion for part in parts),
+    )
+
+
+def _count(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        return None
+    return value
