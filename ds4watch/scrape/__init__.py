@@ -1,0 +1,1 @@
+"""Watching targets: the fetch loop, the exposition reader, the GPUs."""

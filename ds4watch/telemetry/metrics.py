@@ -1,0 +1,121 @@
+"""What ds4watch says of itself and its fleet on /metrics, in Prometheus' text format 0.0.4."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from ds4watch import __version__
+from ds4watch.model.series import Labels, Sample
+from ds4watch.vocabulary.names import EXPOSED, Signal, SignalType, signal_of
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""Content-Type of what `render` returns."""
+
+log = logging.getLogger(__name__)
+
+
+class ProcessMetrics:
+    """The figures that ds4watch keeps about itself; parts increase them as they go."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.tick_seconds = _histogram("ds4_tick_seconds", registry)
+        self.wave_seconds = _histogram("ds4_wave_seconds", registry)
+        self.tick_overruns = _counter("ds4_tick_overruns_total", registry)
+        self.scrape_failures = _counter("ds4_scrape_failures_total", registry)
+        self.store_lost_rows = _counter("ds4_store_lost_rows_total", registry)
+        self.actions = _counter("ds4_actions_total", registry)
+        self.notifications = _counter("ds4_notifications_total", registry)
+        build = EXPOSED["ds4_build_info"]
+        info = Gauge(build.name, build.help, build.labels, registry=registry)
+        info.labels(__version__).set(1)
+
+
+class SignalCollector(Collector):
+    """Exposes the samples last published, with type and help from the vocabulary.
+
+    A series that no signal is named after, or that appears twice, is left out: one such line makes
+    Prometheus refuse the whole page.
+    """
+
+    def __init__(self) -> None:
+        self._samples: Sequence[Sample] = ()
+        self._told: set[str] = set()
+
+    def publish(self, samples: Sequence[Sample]) -> None:
+        """Replace what is exposed."""
+        self._samples = tuple(samples)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield a family for each signal that has samples."""
+        families: dict[str, list[Sample]] = {}
+        seen: set[tuple[str, Labels]] = set()
+        for sample in self._samples:
+            signal = signal_of(sample.name)
+            series = (sample.name, sample.labels)
+            if signal is None or series in seen:
+                self._tell(sample.name, "appears twice" if signal else "is not in the vocabulary")
+                continue
+            seen.add(series)
+            families.setdefault(signal.name, []).append(sample)
+        for name in sorted(families):
+            yield _family(EXPOSED[name], families[name])
+
+    def _tell(self, name: str, what: str) -> None:
+        if name not in self._told:
+            self._told.add(name)
+            log.error("series %s %s; it is not exposed, a fault of ds4watch", name, what)
+
+
+class Telemetry:
+    """The page at /metrics: what ds4watch keeps about itself, and the signals of the fleet."""
+
+    def __init__(self) -> None:
+        registry = CollectorRegistry(auto_describe=False)
+        self._page = _WithoutCreated(registry)
+        self.process = ProcessMetrics(registry)
+        self.signals = SignalCollector()
+        registry.register(self.signals)
+
+    def render(self) -> bytes:
+        """Return the page. Its Content-Type is CONTENT_TYPE."""
+        return generate_latest(self._page)
+
+
+class _WithoutCreated(Collector):
+    """Leaves out the birth times that the library adds to counters: a gauge each, read by none."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterable[Metric]:
+        for family in self._registry.collect():
+            created = f"{family.name}_created"
+            family.samples = [sample for sample in family.samples if sample.name != created]
+            yield family
+
+
+def _family(signal: Signal, samples: Sequence[Sample]) -> Metric:
+    name = signal.name
+    if signal.type is SignalType.COUNTER:
+        name = name.removesuffix("_total")  # the library's families are named without it
+    family = Metric(name, signal.help, signal.type.value)
+    for sample in samples:
+        family.add_sample(sample.name, dict(sample.labels), sample.value)
+    return family
+
+
+def _counter(name: str, registry: CollectorRegistry) -> Counter:
+    signal = EXPOSED[name]
+    return Counter(signal.name, signal.help, signal.labels, registry=registry)
+
+
+def _histogram(name: str, registry: CollectorRegistry) -> Histogram:
+    signal = EXPOSED[name]
+    return Histogram(
+        signal.name, signal.help, signal.labels, registry=registry, buckets=signal.edges
+    )

@@ -1,0 +1,1 @@
+"""What each engine and version calls things, and the ds4_* names they become. Pure."""

@@ -1,0 +1,156 @@
+"""Every name under which ds4watch exposes something: type, help, labels. One table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class SignalType(StrEnum):
+    """Prometheus metric types, by the word of the text format."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One metric family. `edges`: upper bounds of a histogram's buckets, without +Inf."""
+
+    name: str
+    type: SignalType
+    help: str
+    labels: tuple[str, ...] = ()
+    edges: tuple[float, ...] = ()
+
+
+def _counter(name: str, text: str, *labels: str) -> Signal:
+    return Signal(name, SignalType.COUNTER, text, labels)
+
+
+def _gauge(name: str, text: str, *labels: str) -> Signal:
+    return Signal(name, SignalType.GAUGE, text, labels)
+
+
+def _histogram(name: str, text: str, *labels: str, edges: tuple[float, ...]) -> Signal:
+    return Signal(name, SignalType.HISTOGRAM, text, labels, edges)
+
+
+PER_WORKER = ("worker", "profile", "model")
+REQUEST_EDGES = (0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.2, 1.5, 2, 3, 5, 10, 30, 60, 120)
+TICK_EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10)
+
+WORKER_SIGNALS = (
+    _counter("ds4_prompt_tokens_total", "Prompt tokens, cached ones included.", *PER_WORKER),
+    _counter("ds4_prefill_tokens_total", "Prompt tokens computed in prefill.", *PER_WORKER),
+    _counter(
+        "ds4_cached_tokens_total", "Prompt tokens taken from a prefix or KV cache.", *PER_WORKER
+    ),
+    _counter("ds4_generated_tokens_total", "Tokens generated.", *PER_WORKER),
+    _counter("ds4_prefill_seconds_total", "Time finished requests spent in prefill.", *PER_WORKER),
+    _counter("ds4_decode_seconds_total", "Time finished requests spent in decode.", *PER_WORKER),
+    _counter("ds4_preemptions_total", "Requests preempted for want of KV cache.", *PER_WORKER),
+    _counter("ds4_engine_steps_total", "Steps of the engine loop: its heartbeat.", *PER_WORKER),
+    _counter(
+        "ds4_finished_requests_total",
+        "Requests finished, by the engine's finish reason. Client aborts may be missing.",
+        *PER_WORKER,
+        "reason",
+    ),
+    _gauge("ds4_queue_depth", "Requests waiting in the engine.", *PER_WORKER),
+    _gauge("ds4_running_requests", "Requests in the running batch.", *PER_WORKER),
+    _gauge("ds4_kv_usage_ratio", "KV cache in use, 0 to 1; the fullest engine.", *PER_WORKER),
+    _gauge(
+        "ds4_cache_miss_ratio",
+        "Prompt tokens not found in the cache, of all, over 60 s; absent without prompts.",
+        *PER_WORKER,
+    ),
+    _gauge(
+        "ds4_prefill_token_ratio",
+        "Computed prompt tokens, of these and the generated, over 60 s; absent without traffic.",
+        *PER_WORKER,
+    ),
+    _gauge(
+        "ds4_prefill_time_ratio",
+        "Prefill time, of prefill and decode time, over 60 s; absent without finished requests.",
+        *PER_WORKER,
+    ),
+    _gauge(
+        "ds4_tokens_per_second",
+        "Tokens a second over 60 s, prompt or generated; absent without traffic.",
+        *PER_WORKER,
+        "kind",
+    ),
+    _gauge(
+        "ds4_vocabulary_missing",
+        "1 for each signal that a worker's engine does not report.",
+        "worker",
+        "profile",
+        "signal",
+    ),
+)
+
+FLEET_SIGNALS = (
+    _gauge(
+        "ds4_worker_state",
+        "1 for the state a worker is in, 0 for the others.",
+        "worker",
+        "profile",
+        "state",
+    ),
+    _gauge("ds4_cost_per_hour", "Price of an hour of all workers that run.", "currency"),
+    _counter("ds4_cost_spent_total", "Money spent, from the ledger.", "currency"),
+    _gauge("ds4_degradation_level", "Degradation level in force; 0 is normal.", "pool"),
+    _counter("ds4_gateway_requests_total", "Requests ended at the gateway.", "outcome", "model"),
+    _histogram(
+        "ds4_gateway_request_duration_seconds",
+        "Time from a request's arrival to its end at the gateway.",
+        edges=REQUEST_EDGES,
+    ),
+    _gauge("ds4_gateway_inflight_requests", "Requests open at the gateway."),
+    _counter("ds4_retry_count_total", "Attempts given up for another worker.", "reason"),
+    _gauge(
+        "ds4_quantization_error",
+        "Divergence of a quantized profile from its reference on fixed prompts.",
+        "profile",
+        "reference",
+        "metric",
+    ),
+    _gauge("ds4_gpu_memory_used_bytes", "GPU memory in use, from NVML.", "gpu", "uuid"),
+    _gauge("ds4_gpu_memory_total_bytes", "GPU memory there is, from NVML.", "gpu", "uuid"),
+)
+
+PROCESS_SIGNALS = (
+    _histogram("ds4_tick_seconds", "Duration of a tick, wave included.", edges=TICK_EDGES),
+    _histogram("ds4_wave_seconds", "Duration of a wave of scrapes.", edges=TICK_EDGES),
+    _counter("ds4_tick_overruns_total", "Ticks that took longer than the interval."),
+    _counter("ds4_scrape_failures_total", "Scrapes that gave no samples.", "reason"),
+    _counter("ds4_store_lost_rows_total", "Rows that could not be stored."),
+    _counter("ds4_actions_total", "Actions, by how they ended.", "kind", "status"),
+    _counter("ds4_notifications_total", "Notifications, by outcome.", "channel", "outcome"),
+    _gauge("ds4_build_info", "1, labelled with the version that runs.", "version"),
+)
+"""About ds4watch itself; kept by telemetry, the others are handed to it."""
+
+TARGET_SERIES = (
+    _gauge("up", "1 if the last scrape of a target succeeded, else 0.", "worker", "profile"),
+    _gauge("scrape_duration_seconds", "Duration of a target's scrape.", "worker", "profile"),
+    _gauge("scrape_samples_scraped", "Samples on a target's page.", "worker", "profile"),
+)
+"""Written beside each target's samples; queried, but not exposed on /metrics."""
+
+EXPOSED = {signal.name: signal for signal in (*WORKER_SIGNALS, *FLEET_SIGNALS, *PROCESS_SIGNALS)}
+
+_PARTS = ("_bucket", "_sum", "_count")
+
+
+def signal_of(series_name: str) -> Signal | None:
+    """Return the signal a series belongs to; `x_bucket` belongs to the histogram `x`."""
+    if series_name in EXPOSED:
+        return EXPOSED[series_name]
+    for part in _PARTS:
+        signal = EXPOSED.get(series_name.removesuffix(part))
+        if signal and series_name.endswith(part) and signal.type is SignalType.HISTOGRAM:
+            return signal
+    return None
