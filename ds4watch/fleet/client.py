@@ -1,0 +1,225 @@
+"""The one client of a worker's HTTP API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from ds4watch.model.errors import EdgeReason, WorkerError
+
+CANARY_PROMPT = "ds4watch asks whether this worker can still generate text."
+CANARY_TOKENS = 4
+_MAX_BODY_BYTES = 32 << 20
+"""Log-probabilities of a prompt take about 100 bytes a token; 200,000 tokens fit."""
+_SHOWN_BODY_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryResult:
+    """A worker's answer to the fixed canary: it generated `completion_tokens` tokens."""
+
+    text: str
+    completion_tokens: int
+    took_seconds: float
+
+
+class WorkerClient:
+    """Talks to one worker. Every method raises WorkerError and nothing else, unless it says so.
+
+    timeout_seconds bounds short calls; generation_timeout_seconds bounds calls that have to wait
+    for the engine (canary, log-probabilities, sleep and wake).
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        url: str,
+        *,
+        timeout_seconds: float = 5.0,
+        generation_timeout_seconds: float = 30.0,
+        max_body_bytes: int = _MAX_BODY_BYTES,
+    ) -> None:
+        self._session = session
+        self._base = url.rstrip("/")
+        self._timeout_seconds = timeout_seconds
+        self._generation_timeout_seconds = generation_timeout_seconds
+        self._max_body_bytes = max_body_bytes
+
+    async def health(self) -> bool:
+        """Return whether /health says 200. Never raises; proves nothing about generation."""
+        try:
+            await self._call("GET", "/health")
+        except WorkerError:
+            return False
+        return True
+
+    async def models(self) -> tuple[str, ...]:
+        """Return the model names that the worker serves, its own first."""
+        answer = await self._call("GET", "/v1/models")
+        return tuple(str(_at(model, "id")) for model in _list(answer, "data"))
+
+    async def version(self) -> str:
+        """Return the engine's version."""
+        return str(_at(await self._call("GET", "/version"), "version"))
+
+    async def canary(self, model: str) -> CanaryResult:
+        """Have the worker generate a few tokens, greedily, and check that it did."""
+        started = asyncio.get_running_loop().time()
+        answer = await self._generate(model, CANARY_PROMPT, {"max_tokens": CANARY_TOKENS})
+        took = asyncio.get_running_loop().time() - started
+        tokens = _int(_at(answer, "usage"), "completion_tokens")
+        if tokens < 1:
+            raise _unusable("the canary's answer has no tokens")
+        return CanaryResult(str(_at(_first_choice(answer), "text")), tokens, took)
+
+    async def tokenize(self, model: str, text: str) -> int:
+        """Return how many tokens `text` is, without a chat template."""
+        return _int(
+            await self._call("POST", "/tokenize", body={"model": model, "prompt": text}), "count"
+        )
+
+    async def prompt_logprobs(self, model: str, prompt: str) -> list[float]:
+        """Return the natural log-probability of each token of `prompt` after the first.
+
+        Costs a full prefill: vLLM uses no cached prefix when it has to score the prompt.
+        """
+        answer = await self._generate(model, prompt, {"max_tokens": 1, "prompt_logprobs": 0})
+        positions = _list(_first_choice(answer), "prompt_logprobs")
+        return [_actual_logprob(position) for position in positions[1:]]
+
+    async def sleep(self, level: int, mode: str = "wait") -> None:
+        """Put the worker to sleep; `wait` lets running requests end, vLLM's default aborts them."""
+        await self._engine_call("/sleep", {"level": str(level), "mode": mode})
+
+    async def wake(self) -> None:
+        """Wake the worker."""
+        await self._engine_call("/wake_up", {})
+
+    async def is_sleeping(self) -> bool:
+        """Return whether the worker sleeps."""
+        return bool(_at(await self._call("GET", "/is_sleeping"), "is_sleeping"))
+
+    async def _generate(self, model: str, prompt: str, options: Mapping[str, Any]) -> Any:
+        body = {"model": model, "prompt": prompt, "temperature": 0, "stream": False, **options}
+        return await self._call(
+            "POST", "/v1/completions", body=body, within_seconds=self._generation_timeout_seconds
+        )
+
+    async def _engine_call(self, path: str, query: Mapping[str, str]) -> None:
+        limit = self._generation_timeout_seconds
+        await self._call("POST", path, query=query, within_seconds=limit)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+        within_seconds: float | None = None,
+    ) -> Any:
+        try:
+            async with self._session.request(
+                method,
+                URL(self._base + path),
+                json=body,
+                params=query,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=within_seconds or self._timeout_seconds),
+            ) as response:
+                content = await self._read(response)
+                status = response.status
+        except WorkerError:
+            raise
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise _mapped(error, method, path) from error
+        return _parsed(content, status, f"{method} {path}")
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        content = bytearray()
+        async for chunk in response.content.iter_any():
+            content += chunk
+            if len(content) > self._max_body_bytes:
+                message = f"the worker's answer is over {self._max_body_bytes} bytes"
+                raise WorkerError(message, reason=EdgeReason.TOO_LARGE)
+        return bytes(content)
+
+
+def _mapped(error: Exception, method: str, path: str) -> WorkerError:
+    """Return the one error of ours that stands for `error`."""
+    match error:
+        case TimeoutError():
+            reason, what = EdgeReason.TIMEOUT, "no answer in time"
+        case aiohttp.ClientConnectorError():
+            reason, what = EdgeReason.CONNECT, "cannot connect"
+        case aiohttp.ClientPayloadError():
+            reason, what = EdgeReason.BODY, "the answer broke off"
+        case aiohttp.ClientConnectionError() | OSError():
+            reason, what = EdgeReason.GONE, "the connection was lost"
+        case _:
+            reason, what = EdgeReason.OTHER, "the request failed"
+    message = f"{method} {path}: {what} ({error or type(error).__name__})"
+    return WorkerError(message, reason=reason, retryable=reason is not EdgeReason.OTHER)
+
+
+def _parsed(content: bytes, status: int, call: str) -> Any:
+    if status != 200:
+        shown = content[:_SHOWN_BODY_CHARACTERS].decode(errors="replace").strip()
+        retryable = status >= 500 or status == 429
+        message = f"{call}: status {status} {shown}".rstrip()
+        raise WorkerError(message, reason=EdgeReason.STATUS, retryable=retryable)
+    if not content:
+        return None
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        message = f"{call}: the answer is not JSON"
+        raise WorkerError(message, reason=EdgeReason.PARSE) from error
+
+
+def _unusable(what: str) -> WorkerError:
+    return WorkerError(what, reason=EdgeReason.PARSE)
+
+
+def _at(value: Any, key: str) -> Any:
+    if not isinstance(value, Mapping) or value.get(key) is None:
+        raise _unusable(f"the worker's answer has no {key!r}")
+    return value[key]
+
+
+def _list(value: Any, key: str) -> Sequence[Any]:
+    found = _at(value, key)
+    if not isinstance(found, list):
+        raise _unusable(f"{key!r} in the worker's answer is not a list")
+    return found
+
+
+def _int(value: Any, key: str) -> int:
+    found = _at(value, key)
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise _unusable(f"{key!r} in the worker's answer is not a whole number")
+    return found
+
+
+def _first_choice(answer: Any) -> Any:
+    choices = _list(answer, "choices")
+    if not choices:
+        raise _unusable("the worker's answer has no choice")
+    return choices[0]
+
+
+def _actual_logprob(position: Any) -> float:
+    """Return the log-probability of the prompt's own token: its entry is the only one, or first."""
+    if not isinstance(position, Mapping) or not position:
+        raise _unusable("a prompt token has no log-probability")
+    logprob = _at(next(iter(position.values())), "logprob")
+    if not isinstance(logprob, int | float) or not math.isfinite(logprob):
+        raise _unusable("a prompt token's log-probability is not a finite number")
+    return float(logprob)

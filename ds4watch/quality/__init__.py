@@ -1,0 +1,1 @@
+"""How good the answers still are: pure comparisons of what two models say."""
