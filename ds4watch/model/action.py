@@ -89,7 +89,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A person's word that nothing is to be done to `target` (`*`: to anything) until `until_at`."""
+    """A person's word that nothing is done to `target` (`*`: to anything) until `until_at`."""
 
     target: str
     until_at: UnixSeconds

@@ -1,0 +1,1 @@
+"""Claim, run, verify, record, undo: one handler for each kind of action."""

@@ -1,0 +1,112 @@
+"""Carries out planned actions, one at a time, each claimed in the database before it is begun."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from ds4watch.model.action import ActionKind, ActionPlan, ActionStatus, Outcome
+from ds4watch.model.errors import EdgeError
+from ds4watch.model.ports import Clock, UnixSeconds
+
+log = logging.getLogger(__name__)
+
+_IDLE_SECONDS = 5.0
+
+
+class ActionLog(Protocol):
+    """Where plans wait and outcomes are written."""
+
+    async def claim_action(self, at: UnixSeconds) -> ActionPlan | None:
+        """Take the oldest planned action; from then on it is ours. None if there is none."""
+        ...
+
+    async def finish_action(self, outcome: Outcome) -> None:
+        """Write how it ended, with an audit row."""
+        ...
+
+
+class Handler(Protocol):
+    """One kind of action."""
+
+    async def run(self, plan: ActionPlan) -> Outcome:
+        """Do it. Raises EdgeError if an outside system failed."""
+        ...
+
+    def is_in_force(self, plan: ActionPlan) -> bool:
+        """Return whether the action's effect is there; asked when a daemon died on the way."""
+        ...
+
+
+class Runner:
+    """The loop from a claimed row to its outcome."""
+
+    def __init__(
+        self, actions: ActionLog, handlers: Mapping[ActionKind, Handler], clock: Clock
+    ) -> None:
+        self._actions = actions
+        self._handlers = handlers
+        self._clock = clock
+        self._wake = asyncio.Event()
+        self._in_flight: dict[str, str] = {}
+
+    def submit(self, plans: Iterable[ActionPlan]) -> None:
+        """Take note of plans just committed and begin."""
+        for plan in plans:
+            self._in_flight[plan.id] = plan.target
+        self._wake.set()
+
+    def in_flight(self, target: str) -> bool:
+        """Return whether an action on `target` is planned or under way."""
+        return target in self._in_flight.values()
+
+    async def recover(self, plans: Iterable[ActionPlan]) -> None:
+        """Look at what an earlier daemon left unfinished: done is done, the rest is given up.
+
+        What still has to be done is decided anew, from fresh readings.
+        """
+        for plan in plans:
+            done = self._handlers[plan.kind].is_in_force(plan)
+            status = ActionStatus.APPLIED if done else ActionStatus.FAILED
+            detail = (
+                "the daemon was gone before it could say so; its effect is there"
+                if done
+                else "the daemon was gone before it was done; decided anew"
+            )
+            await self._actions.finish_action(self._outcome(plan, status, detail))
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(_IDLE_SECONDS):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            await self._drain()
+
+    async def _drain(self) -> None:
+        try:
+            while (plan := await self._actions.claim_action(self._clock.now())) is not None:
+                try:
+                    await self._actions.finish_action(await self._carry_out(plan))
+                finally:
+                    self._in_flight.pop(plan.id, None)
+        except EdgeError as error:
+            log.warning("actions wait: %s", error)
+
+    async def _carry_out(self, plan: ActionPlan) -> Outcome:
+        try:
+            outcome = await self._handlers[plan.kind].run(plan)
+        except EdgeError as error:
+            outcome = self._outcome(plan, ActionStatus.FAILED, str(error))
+        log.info("action %s: %s, %s", plan.id, outcome.status.value, outcome.detail)
+        return outcome
+
+    def _outcome(self, plan: ActionPlan, status: ActionStatus, detail: str) -> Outcome:
+        return Outcome(
+            plan_id=plan.id, status=status, at=self._clock.now(), took_seconds=0.0, detail=detail
+        )

@@ -1,0 +1,1 @@
+"""One evaluation after another: the tick, the calendar jobs, the quality runs."""

@@ -1,0 +1,147 @@
+"""What ds4watch knows beyond the workers' own pages, as samples."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ds4watch.model.money import NANOS_PER_UNIT, Nanos
+from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.series import Sample, labels_of
+from ds4watch.model.service_policy import ServicePolicy
+from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason
+from ds4watch.model.worker import WorkerPhase, WorkerView
+from ds4watch.scrape.gpu import GpuReading
+from ds4watch.vocabulary.names import REQUEST_EDGES
+
+POOL = "default"
+
+
+@dataclass(slots=True)
+class RequestTotals:
+    """Counters over all requests since the state folder began; the histogram since the start."""
+
+    by_outcome: Counter[tuple[RequestOutcome, str]] = field(default_factory=Counter)
+    retries: Counter[RetryReason] = field(default_factory=Counter)
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(REQUEST_EDGES) + 1))
+    duration_seconds: float = 0.0
+
+    def add(self, records: Iterable[RequestRecord]) -> None:
+        """Count finished requests."""
+        for record in records:
+            self.by_outcome[record.outcome, record.model_asked] += 1
+            self.retries.update(reason for _, reason in record.retries)
+            if record.outcome is RequestOutcome.OK:
+                self.buckets[bisect_left(REQUEST_EDGES, record.duration_seconds)] += 1
+                self.duration_seconds += record.duration_seconds
+
+    def samples(self) -> list[Sample]:
+        """Return the counters and the duration histogram of answered requests."""
+        found = [
+            Sample(
+                "ds4_gateway_requests_total",
+                labels_of({"outcome": outcome.value, "model": model}),
+                float(count),
+            )
+            for (outcome, model), count in sorted(self.by_outcome.items())
+        ]
+        found += [
+            Sample(
+                "ds4_retry_count_total",
+                labels_of({"reason": reason.value}),
+                float(self.retries[reason]),
+            )
+            for reason in RetryReason
+        ]
+        return found + self._histogram()
+
+    def _histogram(self) -> list[Sample]:
+        name = "ds4_gateway_request_duration_seconds"
+        found = []
+        below = 0
+        for edge, count in zip((*REQUEST_EDGES, float("inf")), self.buckets, strict=True):
+            below += count
+            le = "+Inf" if edge == float("inf") else repr(float(edge))
+            found.append(Sample(f"{name}_bucket", (("le", le),), float(below)))
+        found.append(Sample(f"{name}_sum", (), self.duration_seconds))
+        found.append(Sample(f"{name}_count", (), float(below)))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class QualityReading:
+    """The latest measured divergence of a profile from its reference."""
+
+    profile: str
+    reference: str
+    metric: str
+    value: float
+    at: UnixSeconds
+
+
+def worker_state_samples(workers: Sequence[WorkerView]) -> list[Sample]:
+    """Return 1 for the phase that each worker is in and 0 for the others."""
+    return [
+        Sample(
+            "ds4_worker_state",
+            labels_of({"worker": worker.id, "profile": worker.profile, "state": phase.value}),
+            1.0 if worker.phase is phase else 0.0,
+        )
+        for worker in workers
+        for phase in WorkerPhase
+    ]
+
+
+def cost_samples(per_hour: Nanos, spent: Nanos, currency: str) -> list[Sample]:
+    """Return the running cost and what was spent so far; floats only here, for display."""
+    labels = (("currency", currency),)
+    return [
+        Sample("ds4_cost_per_hour", labels, per_hour / NANOS_PER_UNIT),
+        Sample("ds4_cost_spent_total", labels, spent / NANOS_PER_UNIT),
+    ]
+
+
+def gpu_samples(readings: Iterable[GpuReading]) -> list[Sample]:
+    """Return device memory; what a device does not report is absent, not zero."""
+    found = []
+    for reading in readings:
+        labels = labels_of({"gpu": str(reading.index), "uuid": reading.uuid})
+        for name, value in (
+            ("ds4_gpu_memory_used_bytes", reading.memory_used_bytes),
+            ("ds4_gpu_memory_total_bytes", reading.memory_total_bytes),
+        ):
+            if value is not None:
+                found.append(Sample(name, labels, float(value)))
+    return found
+
+
+def quality_samples(
+    readings: Iterable[QualityReading], now: UnixSeconds, max_age_seconds: float
+) -> list[Sample]:
+    """Return the divergence of each profile; a reading that is too old is absent."""
+    return [
+        Sample(
+            "ds4_quantization_error",
+            labels_of(
+                {
+                    "profile": reading.profile,
+                    "reference": reading.reference,
+                    "metric": reading.metric,
+                }
+            ),
+            reading.value,
+        )
+        for reading in readings
+        if now - reading.at <= max_age_seconds
+    ]
+
+
+def policy_samples(policy: ServicePolicy, inflight: Mapping[str, int | None]) -> list[Sample]:
+    """Return the level in force and, if all gateways said, the requests in flight."""
+    found = [Sample("ds4_degradation_level", (("pool", POOL),), float(policy.level))]
+    known = [count for count in inflight.values() if count is not None]
+    if known and len(known) == len(inflight):
+        found.append(Sample("ds4_gateway_inflight_requests", (), float(sum(known))))
+    return found

@@ -1,0 +1,192 @@
+"""The daemon's end of the way to the gateways: the board file and the control socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ds4watch.model.ports import Clock
+from ds4watch.model.service_policy import ApiKey, Board, ServicePolicy
+from ds4watch.model.worker import FleetSnapshot
+
+log = logging.getLogger(__name__)
+
+_LINE_LIMIT_BYTES = 8 << 20
+_BACKLOG_LIMIT_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayView:
+    """A gateway process as the daemon sees it."""
+
+    name: str
+    pid: int
+    policy_version: int
+    inflight: int | None = None
+
+
+class _Link:
+    """One connected gateway."""
+
+    def __init__(self, view: GatewayView, writer: asyncio.StreamWriter) -> None:
+        self.view = view
+        self.writer = writer
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        transport = self.writer.transport
+        if transport.get_write_buffer_size() > _BACKLOG_LIMIT_BYTES:
+            log.warning("gateway %s does not read its control socket: cut off", self.view.name)
+            transport.abort()
+            return
+        self.writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+
+class BoardPublisher:
+    """Writes the board (atomic rename) and pushes it to each connected gateway."""
+
+    def __init__(self, state_dir: Path, clock: Clock, *, policy: ServicePolicy) -> None:
+        self._path = state_dir / "board.json"
+        self._socket = state_dir / "control.sock"
+        self._clock = clock
+        self._links: dict[str, _Link] = {}
+        self._acknowledged = asyncio.Event()
+        self._server: asyncio.Server | None = None
+        self.board = Board(version=0, fleet=FleetSnapshot(at=clock.now()), policy=policy)
+
+    async def __aenter__(self) -> Self:
+        self.board = replace(self.board, version=self._last_version())
+        self._socket.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(
+            self._serve, path=self._socket, limit=_LINE_LIMIT_BYTES
+        )
+        self._socket.chmod(0o600)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._server is not None:
+            self._server.close()
+        for link in self._links.values():
+            link.writer.close()
+        self._socket.unlink(missing_ok=True)
+
+    def publish_fleet(self, fleet: FleetSnapshot, keys: tuple[ApiKey, ...] = ()) -> None:
+        """Publish a new snapshot of the fleet under the policy in force."""
+        self._publish(replace(self.board, fleet=fleet, keys=keys))
+
+    def policy(self) -> ServicePolicy:
+        """Return the policy in force."""
+        return self.board.policy
+
+    async def publish_policy(self, policy: ServicePolicy, *, timeout_seconds: float) -> bool:
+        """Publish a policy; return whether every live gateway acknowledged it in time.
+
+        Without a live gateway there is nobody to obey, and the answer is False.
+        """
+        self._publish(replace(self.board, policy=policy))
+        return await self._wait(
+            lambda: (
+                bool(self._links)
+                and all(it.view.policy_version >= policy.version for it in self._links.values())
+            ),
+            timeout_seconds,
+        )
+
+    async def connected(self, count: int, *, timeout_seconds: float) -> bool:
+        """Wait until so many gateways are connected."""
+        return await self._wait(lambda: len(self._links) >= count, timeout_seconds)
+
+    def ask_stats(self) -> None:
+        """Ask each gateway for its in-flight counts; the answers come in by themselves."""
+        for link in self._links.values():
+            link.send({"type": "stats"})
+
+    def gateways(self) -> tuple[GatewayView, ...]:
+        """Return the connected gateways by name."""
+        return tuple(self._links[name].view for name in sorted(self._links))
+
+    def _publish(self, board: Board) -> None:
+        self.board = replace(board, version=self.board.version + 1)
+        document = self.board.as_json()
+        self._write(document)
+        for link in list(self._links.values()):
+            link.send({"type": "board", "board": document})
+
+    def _write(self, document: Mapping[str, Any]) -> None:
+        temporary = self._path.with_suffix(".new")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                json.dump(document, stream, separators=(",", ":"))
+            temporary.replace(self._path)
+        except OSError as error:
+            log.error("the board file %s cannot be written: %s", self._path, error)  # noqa: TRY400 - one line, the reason says it all
+
+    def _last_version(self) -> int:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            return int(json.loads(self._path.read_text(encoding="utf-8"))["version"])
+        return 0
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link: _Link | None = None
+        try:
+            while line := await reader.readline():
+                message = json.loads(line)
+                if message["type"] == "hello":
+                    link = self._greet(message, writer)
+                elif link is not None:
+                    link.view = _heard(link.view, message)
+                    self._acknowledged.set()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("control socket: a gateway's message is not understood: %s", error)
+        finally:
+            self._part(link)
+            writer.close()
+
+    def _greet(self, message: Mapping[str, Any], writer: asyncio.StreamWriter) -> _Link:
+        view = GatewayView(
+            name=message["gateway"], pid=message["pid"], policy_version=message["policy_version"]
+        )
+        link = _Link(view, writer)
+        self._links[view.name] = link
+        log.info("gateway %s connected, process %s", view.name, view.pid)
+        link.send({"type": "board", "board": self.board.as_json()})
+        self._acknowledged.set()
+        return link
+
+    def _part(self, link: _Link | None) -> None:
+        if link is not None and self._links.get(link.view.name) is link:
+            del self._links[link.view.name]
+            log.info("gateway %s is gone from the control socket", link.view.name)
+            self._acknowledged.set()
+
+    async def _wait(self, done: Callable[[], bool], timeout_seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while not done():
+                    self._acknowledged.clear()
+                    await self._acknowledged.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+def _heard(view: GatewayView, message: Mapping[str, Any]) -> GatewayView:
+    """Return the view after an `ack` or a `stats` message."""
+    if message["type"] == "ack":
+        return replace(view, policy_version=int(message["policy_version"]))
+    if message["type"] == "stats":
+        return replace(view, inflight=int(message["inflight"]))
+    return view

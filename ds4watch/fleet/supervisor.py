@@ -1,0 +1,198 @@
+"""Tends the workers: one task a worker, looking at it twice a second."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from ds4watch.fleet.backend import LocalBackend, WorkerSpec
+from ds4watch.fleet.client import WorkerClient
+from ds4watch.fleet.lifecycle import (
+    Deed,
+    Life,
+    LifeLimits,
+    Seen,
+    advance,
+    could_not_start,
+    deed,
+    progressed,
+    started,
+)
+from ds4watch.model.errors import WorkerError
+from ds4watch.model.ports import Clock
+from ds4watch.model.worker import WorkerLoad, WorkerPhase, WorkerView
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.5
+
+
+class Journal(Protocol):
+    """Who is told when a worker changes its phase."""
+
+    async def worker_changed(self, view: WorkerView, old: WorkerPhase) -> None:
+        """Note the change; must not raise."""
+        ...
+
+
+class _Tended:
+    """A worker and what is known of it; changed by its own task only."""
+
+    def __init__(self, spec: WorkerSpec, life: Life) -> None:
+        self.spec = spec
+        self.life = life
+        self.load = WorkerLoad()
+        self.progress: float | None = None
+
+    def view(self, backend: LocalBackend) -> WorkerView:
+        life = self.life
+        return WorkerView(
+            id=self.spec.id,
+            profile=self.spec.profile.name,
+            models=self.spec.profile.served_names,
+            url=backend.url(self.spec),
+            phase=life.phase,
+            since=life.since,
+            load=self.load,
+            reason=life.reason,
+            pid=backend.pid(self.spec),
+        )
+
+
+class Supervisor:
+    """Keeps the fleet running: start, canary, restart with back-off, stop."""
+
+    def __init__(
+        self,
+        backend: LocalBackend,
+        client_of: Callable[[str], WorkerClient],
+        *,
+        limits: LifeLimits,
+        journal: Journal,
+        clock: Clock,
+    ) -> None:
+        self._backend = backend
+        self._client_of = client_of
+        self._limits = limits
+        self._journal = journal
+        self._clock = clock
+        self._workers: dict[str, _Tended] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, specs: Sequence[WorkerSpec]) -> None:
+        """Adopt what still runs, end what is no longer wanted, begin to tend the rest."""
+        adopted = await self._backend.adopt(specs)
+        now = self._clock.now()
+        for spec in specs:
+            life = adopted.get(spec.id, Life(since=now))
+            self._workers[spec.id] = _Tended(spec, life)
+            if spec.id in adopted:
+                log.info("%s: adopted, process %s", spec.id, self._backend.pid(spec))
+        self._tasks = [
+            asyncio.create_task(self._tend(worker), name=f"tend {worker.spec.id}")
+            for worker in self._workers.values()
+        ]
+
+    def views(self) -> tuple[WorkerView, ...]:
+        """Return every worker as it stands, in a stable order."""
+        return tuple(worker.view(self._backend) for worker in self._workers.values())
+
+    def waiting_for(self) -> tuple[str, ...]:
+        """Return a line for each worker that is not ready: what is awaited, for how long."""
+        now = self._clock.now()
+        return tuple(
+            f"{worker.spec.id}: {worker.life.reason or worker.life.phase.value} "
+            f"({now - worker.life.since:.0f} s; log: {self._backend.log_path(worker.spec)})"
+            for worker in self._workers.values()
+            if worker.life.phase is not WorkerPhase.READY
+        )
+
+    def note(self, loads: Mapping[str, WorkerLoad], progress: Mapping[str, float]) -> None:
+        """Take in what the last scrapes showed: load, and counters that prove progress."""
+        now = self._clock.now()
+        for worker in self._workers.values():
+            worker.load = loads.get(worker.spec.id, WorkerLoad())
+            counter = progress.get(worker.spec.id)
+            if counter is not None and worker.progress is not None and counter != worker.progress:
+                worker.life = progressed(worker.life, now)
+            worker.progress = counter
+
+    async def leave(self) -> None:
+        """Stop tending; the workers go on, for the next daemon to adopt."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    async def stop(self) -> bool:
+        """Stop tending and stop the workers. Returns False if something could not be killed."""
+        await self.leave()
+        for worker in self._workers.values():
+            await self._move(worker, replace(worker.life, phase=WorkerPhase.STOPPING))
+        gone = await asyncio.gather(
+            *(self._backend.stop(worker.spec) for worker in self._workers.values())
+        )
+        for worker in self._workers.values():
+            stopped = replace(worker.life, phase=WorkerPhase.ABSENT, reason="stopped")
+            await self._move(worker, stopped)
+        return all(gone)
+
+    async def _tend(self, worker: _Tended) -> None:
+        while True:
+            try:
+                await self._look(worker)
+            except WorkerError as error:
+                log.warning("%s: %s", worker.spec.id, error)
+                now = self._clock.now()
+                failed = could_not_start(worker.life, str(error), self._limits, now)
+                await self._move(worker, failed)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _look(self, worker: _Tended) -> None:
+        todo = deed(worker.life, self._limits, self._clock.now())
+        if todo is Deed.START:
+            await self._start(worker)
+            return
+        before = worker.life
+        seen = await self._see(worker, todo)
+        life = advance(worker.life, seen, self._limits, self._clock.now())
+        await self._move(worker, life)
+        if life.phase is WorkerPhase.FAILED and before.phase is not WorkerPhase.FAILED:
+            await self._backend.stop(worker.spec)
+
+    async def _start(self, worker: _Tended) -> None:
+        preparing = self._backend.preparing(worker.spec)
+        if preparing:
+            worker.life = replace(worker.life, reason=preparing)
+            log.info("%s: %s", worker.spec.id, preparing)
+        await self._backend.start(worker.spec)
+        await self._move(worker, started(worker.life, self._clock.now()))
+
+    async def _see(self, worker: _Tended, todo: Deed) -> Seen:
+        spec = worker.spec
+        alive = self._backend.is_alive(spec)
+        if not alive or todo is Deed.NOTHING:
+            return Seen(alive=alive, exit_code=self._backend.exit_code(spec))
+        client = self._client_of(self._backend.url(spec))
+        if todo is Deed.PROBE:
+            return Seen(alive=True, healthy=await client.health())
+        try:
+            await client.canary(spec.profile.served_names[0])
+        except WorkerError as error:
+            alive = self._backend.is_alive(spec)
+            return Seen(
+                alive=alive,
+                exit_code=self._backend.exit_code(spec),
+                canary_ok=False,
+                detail=str(error),
+            )
+        return Seen(alive=True, canary_ok=True)
+
+    async def _move(self, worker: _Tended, life: Life) -> None:
+        old = worker.life.phase
+        worker.life = life
+        if life.phase is not old:
+            await self._journal.worker_changed(worker.view(self._backend), old)

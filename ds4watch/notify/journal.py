@@ -1,0 +1,24 @@
+"""The channel of those who have none: a line in the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+class Journal:
+    """Logs each notification."""
+
+    async def send(self, payload: Mapping[str, Any]) -> None:
+        """Write one line."""
+        labels = payload.get("labels", {})
+        log.warning(
+            "alert %s (%s) %s: %s",
+            labels.get("alertname", "?"),
+            labels.get("severity", "none"),
+            payload.get("phase", "?"),
+            payload.get("summary") or payload.get("reason", ""),
+        )

@@ -1,0 +1,40 @@
+"""A plain webhook: each notification is posted as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+
+from ds4watch.model.errors import EdgeReason, NotifyError
+
+_TIMEOUT = aiohttp.ClientTimeout(total=10.0)
+
+
+class Webhook:
+    """Posts to one address."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session = session
+        self._url = url
+
+    async def send(self, payload: Mapping[str, Any]) -> None:
+        """Post the notification. Raises NotifyError; a 4xx other than 408 and 429 is final."""
+        try:
+            async with self._session.post(
+                self._url, json=dict(payload), timeout=_TIMEOUT, allow_redirects=False
+            ) as answer:
+                status = answer.status
+        except TimeoutError as error:
+            message = "the webhook did not answer in time"
+            raise NotifyError(message, reason=EdgeReason.TIMEOUT, retryable=True) from error
+        except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
+            # The address may hold a secret, and so may the library's message.
+            message = f"the webhook cannot be reached ({type(error).__name__})"
+            raise NotifyError(message, reason=EdgeReason.CONNECT, retryable=True) from error
+        if status >= 300:
+            retryable = status >= 500 or status in (408, 429)
+            message = f"the webhook answered {status}"
+            raise NotifyError(message, reason=EdgeReason.STATUS, retryable=retryable)

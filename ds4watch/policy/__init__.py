@@ -1,0 +1,1 @@
+"""What an alert leads to: matching, the degradation ladder, the guards."""

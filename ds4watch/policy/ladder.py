@@ -1,0 +1,208 @@
+"""The degradation ladder: up one level after a settle time, down one after calm, in dry words.
+
+Pure: the same alerts, ladder state and instant give the same plans and refusals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ds4watch.model.action import ActionKind, ActionPlan, Hold, Refusal, RefusalReason
+from ds4watch.model.alert import AlertPhase, AlertState
+from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.service_policy import Limits
+from ds4watch.policy.policyfile import Binding, PolicyFile, Pool
+
+NORMAL = "normal"
+
+
+@dataclass(frozen=True, slots=True)
+class LadderState:
+    """Where a pool stands. `version` is the ServicePolicy's: each change has its own number."""
+
+    pool: str
+    level: int = 0
+    since: UnixSeconds = 0.0
+    version: int = 0
+    calm_since: UnixSeconds | None = None
+    action: str | None = None
+    """Id of the action that put the level in force."""
+    refused: RefusalReason | None = None
+    """The last refusal, so that one that goes on is told once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the alerts ask of a pool. `keep` counts held alerts too: they keep, never raise."""
+
+    level: int = 0
+    keep: int = 0
+    jump: bool = False
+    causes: tuple[AlertState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One look at one pool: the ladder's new state, and a plan or a refusal or neither."""
+
+    state: LadderState
+    plan: ActionPlan | None = None
+    refusal: Refusal | None = None
+
+
+def matches(binding: Binding, alert: AlertState) -> bool:
+    """Return whether the alert's labels have every pair of the binding."""
+    labels = dict(alert.labels)
+    return all(labels.get(name) == value for name, value in binding.match.items())
+
+
+def demand(pool: str, policy: PolicyFile, alerts: Iterable[AlertState]) -> Demand:
+    """Return what the firing, confirmed alerts ask of a pool: the highest level counts."""
+    level = keep = 0
+    jump = False
+    causes: list[AlertState] = []
+    firing = [it for it in alerts if it.phase is AlertPhase.FIRING and it.confirmed]
+    for alert in firing:
+        for binding in policy.bindings:
+            if binding.pool != pool or not matches(binding, alert):
+                continue
+            keep = max(keep, binding.level)
+            if alert.held:
+                continue
+            if alert not in causes:
+                causes.append(alert)
+            if binding.level >= level:
+                jump = binding.jump or (jump and binding.level == level)
+                level = binding.level
+    return Demand(level=level, keep=keep, jump=jump, causes=tuple(causes))
+
+
+def decide(
+    state: LadderState,
+    policy: PolicyFile,
+    alerts: Sequence[AlertState],
+    *,
+    holds: Sequence[Hold],
+    in_flight: bool,
+    unconfirmed: bool,
+    now: UnixSeconds,
+) -> Decision:
+    """Return what to do with a pool now.
+
+    unconfirmed: some restored alert has not been evaluated since the restart; nothing steps down.
+    """
+    pool = policy.pools[state.pool]
+    asked = demand(state.pool, policy, alerts)
+    if in_flight:
+        return Decision(state)
+    if asked.level > state.level:
+        return _up(replace(state, calm_since=None), pool, asked, policy, holds, now)
+    if asked.keep >= state.level or unconfirmed or state.level == 0:
+        return Decision(replace(state, calm_since=None, refused=None))
+    return _down(state, pool, policy, holds, now)
+
+
+def _up(
+    state: LadderState,
+    pool: Pool,
+    asked: Demand,
+    policy: PolicyFile,
+    holds: Sequence[Hold],
+    now: UnixSeconds,
+) -> Decision:
+    target = asked.level if asked.jump else state.level + 1
+    cause = ",".join(alert.fingerprint for alert in asked.causes)
+    why = "; ".join(_told(alert) for alert in asked.causes)
+    if state.level > 0 and now - state.since < pool.settle_seconds:
+        detail = f"level {state.level} has {pool.settle_seconds:g} s to take effect"
+        return _refuse(state, RefusalReason.SETTLING, detail, cause, now)
+    held = _hold_on(state.pool, holds, now)
+    if held is not None:
+        return _refuse(state, RefusalReason.HOLD, _hold_text(held), cause, now)
+    return _plan(state, pool, target, cause=cause, reason=why, policy=policy, now=now)
+
+
+def _down(
+    state: LadderState,
+    pool: Pool,
+    policy: PolicyFile,
+    holds: Sequence[Hold],
+    now: UnixSeconds,
+) -> Decision:
+    calm_since = now if state.calm_since is None else state.calm_since
+    calm = replace(state, calm_since=calm_since)
+    if now - calm_since < pool.clear_hold_seconds:
+        return Decision(replace(calm, refused=None))
+    held = _hold_on(state.pool, holds, now)
+    if held is not None:
+        return _refuse(calm, RefusalReason.HOLD, _hold_text(held), "cleared", now)
+    reason = f"calm for {now - calm_since:.0f} s"
+    return _plan(calm, pool, calm.level - 1, cause="cleared", reason=reason, policy=policy, now=now)
+
+
+def _plan(
+    state: LadderState,
+    pool: Pool,
+    target: int,
+    *,
+    cause: str,
+    reason: str,
+    policy: PolicyFile,
+    now: UnixSeconds,
+) -> Decision:
+    version = state.version + 1
+    ladder = (Limits(), *(level.limits() for level in pool.ladder[:target]))
+    name = pool.ladder[target - 1].name if target else NORMAL
+    plan = ActionPlan(
+        id=f"{ActionKind.SET_LEVEL}:{state.pool}:{version}",
+        kind=ActionKind.SET_LEVEL,
+        target=state.pool,
+        cause=cause,
+        planned_at=now,
+        parameters={
+            "version": version,
+            "level": target,
+            "level_name": name,
+            "ladder": [limits.as_json() for limits in ladder],
+        },
+        before={"level": state.level},
+        reason=reason,
+        dry_run=policy.dry_run,
+        undoes=state.action if target < state.level else None,
+    )
+    if policy.dry_run and state.refused is RefusalReason.DRY_RUN:
+        return Decision(state)
+    refused = RefusalReason.DRY_RUN if policy.dry_run else None
+    return Decision(replace(state, refused=refused), plan=plan)
+
+
+def _refuse(
+    state: LadderState, reason: RefusalReason, detail: str, cause: str, now: UnixSeconds
+) -> Decision:
+    if state.refused is reason:
+        return Decision(state)
+    refusal = Refusal(
+        kind=ActionKind.SET_LEVEL,
+        target=state.pool,
+        reason=reason,
+        detail=detail,
+        cause=cause,
+        at=now,
+    )
+    return Decision(replace(state, refused=reason), refusal=refusal)
+
+
+def _hold_on(pool: str, holds: Sequence[Hold], now: UnixSeconds) -> Hold | None:
+    for hold in holds:
+        if hold.target in ("*", pool) and hold.until_at > now:
+            return hold
+    return None
+
+
+def _hold_text(hold: Hold) -> str:
+    return f"{hold.who} holds {hold.target}: {hold.why}"
+
+
+def _told(alert: AlertState) -> str:
+    return f"{alert.name} ({alert.tier.value}) is firing at {alert.value:g}"

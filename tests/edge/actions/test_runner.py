@@ -1,0 +1,118 @@
+"""Claim, run, record: with a log in memory and a board that answers as told."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from ds4watch.actions.runner import Runner
+from ds4watch.actions.set_level import SetLevel
+from ds4watch.model.action import ActionKind, ActionPlan, ActionStatus, Outcome
+from ds4watch.model.service_policy import Limits, ServicePolicy
+from tests.edge.clock import SystemClock
+
+PLAN = ActionPlan(
+    id="set_level:default:1",
+    kind=ActionKind.SET_LEVEL,
+    target="default",
+    cause="f1",
+    planned_at=0.0,
+    parameters={
+        "version": 1,
+        "level": 1,
+        "level_name": "short",
+        "ladder": [Limits().as_json(), Limits(max_tokens_cap=8).as_json()],
+    },
+    before={"level": 0},
+    reason="Queue is firing",
+)
+
+
+class Log:
+    def __init__(self, *plans: ActionPlan) -> None:
+        self.plans = list(plans)
+        self.outcomes: list[Outcome] = []
+        self.empty = asyncio.Event()
+
+    async def claim_action(self, at: float) -> ActionPlan | None:
+        assert at > 0
+        if not self.plans:
+            self.empty.set()
+            return None
+        return self.plans.pop(0)
+
+    async def finish_action(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+
+class Board:
+    """Takes policies; says that gateways obeyed, or not."""
+
+    def __init__(self, *, obeys: bool, policy: ServicePolicy | None = None) -> None:
+        self.obeys = obeys
+        self.current = policy or ServicePolicy(excluded_workers=("w9",))
+
+    def policy(self) -> ServicePolicy:
+        return self.current
+
+    async def publish_policy(self, policy: ServicePolicy, *, timeout_seconds: float) -> bool:
+        assert timeout_seconds > 0
+        self.current = policy
+        return self.obeys
+
+
+def runner_of(log: Log, board: Board) -> Runner:
+    handler = SetLevel(board, SystemClock(), lease_seconds=600.0)
+    return Runner(log, {ActionKind.SET_LEVEL: handler}, SystemClock())
+
+
+async def carried_out(log: Log, board: Board) -> Outcome:
+    runner = runner_of(log, board)
+    runner.submit(list(log.plans))
+    assert runner.in_flight("default")
+    task = asyncio.create_task(runner.run())
+    async with asyncio.timeout(5):
+        await log.empty.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert not runner.in_flight("default")
+    return log.outcomes[-1]
+
+
+async def test_a_level_is_applied_once_the_gateways_obey() -> None:
+    board = Board(obeys=True)
+    outcome = await carried_out(Log(PLAN), board)
+    assert outcome.status is ActionStatus.APPLIED
+    assert board.current.limits.max_tokens_cap == 8
+    assert (board.current.version, board.current.level, board.current.reason) == (
+        1,
+        1,
+        "Queue is firing",
+    )
+    assert board.current.excluded_workers == ("w9",)
+
+
+async def test_without_an_answer_its_effect_is_unknown_and_not_called_applied() -> None:
+    outcome = await carried_out(Log(PLAN), Board(obeys=False))
+    assert outcome.status is ActionStatus.UNKNOWN
+
+
+async def test_a_level_that_somebody_else_changed_is_left_alone() -> None:
+    board = Board(obeys=True, policy=ServicePolicy(version=7, level=2))
+    outcome = await carried_out(Log(PLAN), board)
+    assert outcome.status is ActionStatus.FAILED
+    assert board.current.version == 7
+
+
+@pytest.mark.parametrize(
+    ("version", "status"), [(1, ActionStatus.APPLIED), (0, ActionStatus.FAILED)]
+)
+async def test_what_a_dead_daemon_left_is_looked_at_and_never_done_blindly(
+    version: int, status: ActionStatus
+) -> None:
+    log, board = Log(), Board(obeys=True, policy=replace(ServicePolicy(), version=version))
+    await runner_of(log, board).recover([PLAN])
+    assert [outcome.status for outcome in log.outcomes] == [status]
+    assert board.current.version == version

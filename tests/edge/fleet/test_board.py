@@ -1,0 +1,121 @@
+"""The daemon's end of the control socket, against a gateway of a few lines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ds4watch.fleet.board import BoardPublisher
+from ds4watch.model.service_policy import Board, ServicePolicy
+from ds4watch.model.worker import FleetSnapshot
+from tests.edge.clock import SystemClock
+
+
+class FakeGateway:
+    """Says hello, reads boards, acknowledges when told to."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def connect(cls, state_dir: Path, name: str) -> FakeGateway:
+        path = str(state_dir / "control.sock")
+        gateway = cls(*await asyncio.open_unix_connection(path, limit=1 << 20))
+        gateway.say(type="hello", gateway=name, pid=1, board_version=0, policy_version=0)
+        return gateway
+
+    def say(self, **message: Any) -> None:
+        self.writer.write(json.dumps(message).encode() + b"\n")
+
+    async def hear(self) -> dict[str, Any]:
+        async with asyncio.timeout(5):
+            heard: dict[str, Any] = json.loads(await self.reader.readline())
+        return heard
+
+    async def close(self) -> None:
+        self.writer.close()
+        await self.writer.wait_closed()
+
+
+@pytest.fixture
+async def publisher(tmp_path: Path) -> AsyncIterator[BoardPublisher]:
+    async with BoardPublisher(tmp_path, SystemClock(), policy=ServicePolicy()) as publisher:
+        yield publisher
+
+
+async def test_a_gateway_gets_the_board_at_hello_and_at_each_change(
+    publisher: BoardPublisher, tmp_path: Path
+) -> None:
+    gateway = await FakeGateway.connect(tmp_path, "g0")
+    first = Board.from_json((await gateway.hear())["board"])
+    publisher.publish_fleet(FleetSnapshot(at=7.0))
+    second = Board.from_json((await gateway.hear())["board"])
+    assert (second.fleet.at, second.version) == (7.0, first.version + 1)
+    written = json.loads((tmp_path / "board.json").read_text(encoding="utf-8"))
+    assert Board.from_json(written) == second
+    assert (tmp_path / "board.json").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "control.sock").stat().st_mode & 0o777 == 0o600
+    await gateway.close()
+
+
+async def test_a_policy_is_applied_when_the_last_live_gateway_says_so(
+    publisher: BoardPublisher, tmp_path: Path
+) -> None:
+    gateways = [await FakeGateway.connect(tmp_path, name) for name in ("g0", "g1")]
+    assert await publisher.connected(2, timeout_seconds=5)
+    for gateway in gateways:
+        await gateway.hear()
+    policy = replace(ServicePolicy(), version=4)
+    applied = asyncio.create_task(publisher.publish_policy(policy, timeout_seconds=5))
+    await gateways[0].hear()
+    gateways[0].say(type="ack", board_version=1, policy_version=4)
+    gateways[0].say(type="stats", gateway="g0", inflight=3)
+    async with asyncio.timeout(5):
+        while publisher.gateways()[0].inflight != 3:
+            await asyncio.sleep(0.01)
+    assert not applied.done()
+    gateways[1].say(type="ack", board_version=1, policy_version=4)
+    assert await applied
+    for gateway in gateways:
+        await gateway.close()
+
+
+async def test_a_gateway_that_dies_is_not_waited_for(
+    publisher: BoardPublisher, tmp_path: Path
+) -> None:
+    gateways = [await FakeGateway.connect(tmp_path, name) for name in ("g0", "g1")]
+    assert await publisher.connected(2, timeout_seconds=5)
+    policy = replace(ServicePolicy(), version=1)
+    applied = asyncio.create_task(publisher.publish_policy(policy, timeout_seconds=5))
+    gateways[0].say(type="ack", board_version=1, policy_version=1)
+    await gateways[1].close()
+    assert await applied
+    await gateways[0].close()
+
+
+async def test_with_no_gateway_nothing_counts_as_applied(publisher: BoardPublisher) -> None:
+    assert not await publisher.publish_policy(ServicePolicy(version=1), timeout_seconds=0.05)
+    assert publisher.policy().version == 1
+
+
+async def test_nonsense_on_the_socket_harms_nobody(
+    publisher: BoardPublisher, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway = await FakeGateway.connect(tmp_path, "g0")
+    await gateway.hear()
+    bad = await FakeGateway.connect(tmp_path, "bad")
+    bad.writer.write(b"{nonsense\n")
+    async with asyncio.timeout(5):
+        await bad.reader.read()
+    publisher.publish_fleet(FleetSnapshot(at=1.0))
+    assert (await gateway.hear())["type"] == "board"
+    assert "not understood" in caplog.text
+    await gateway.close()
+    await bad.close()

@@ -1,0 +1,106 @@
+"""What ds4watch adds to the workers' own numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ds4watch.engine.signals import (
+    QualityReading,
+    RequestTotals,
+    cost_samples,
+    gpu_samples,
+    policy_samples,
+    quality_samples,
+    worker_state_samples,
+)
+from ds4watch.model.series import Sample
+from ds4watch.model.service_policy import ServicePolicy
+from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason
+from ds4watch.model.worker import WorkerPhase, WorkerView
+from ds4watch.scrape.gpu import GpuReading
+
+RECORD = RequestRecord(
+    id="r",
+    gateway="g0",
+    seq=1,
+    ended_at=0.0,
+    key="",
+    path="/v1/completions",
+    model_asked="tiny",
+    model_served="tiny",
+    worker="w",
+    status=200,
+    outcome=RequestOutcome.OK,
+    stream=False,
+    duration_seconds=1.2,
+    retries=(("v", RetryReason.CONNECT),),
+)
+
+
+def named(samples: list[Sample], name: str) -> dict[tuple[tuple[str, str], ...], float]:
+    return {sample.labels: sample.value for sample in samples if sample.name == name}
+
+
+def test_requests_and_retries_are_counted_by_outcome_and_reason() -> None:
+    totals = RequestTotals()
+    totals.add([RECORD, replace(RECORD, outcome=RequestOutcome.SHED, retries=())])
+    samples = totals.samples()
+    assert named(samples, "ds4_gateway_requests_total") == {
+        (("model", "tiny"), ("outcome", "ok")): 1.0,
+        (("model", "tiny"), ("outcome", "shed")): 1.0,
+    }
+    retries = named(samples, "ds4_retry_count_total")
+    assert retries[(("reason", "connect"),)] == 1.0
+    assert sum(retries.values()) == 1.0
+
+
+def test_a_request_of_just_1200_ms_is_within_the_edge_that_the_rule_goes_by() -> None:
+    totals = RequestTotals()
+    totals.add([RECORD, replace(RECORD, duration_seconds=1.2001)])
+    buckets = named(totals.samples(), "ds4_gateway_request_duration_seconds_bucket")
+    assert buckets[(("le", "1.0"),)] == 0.0
+    assert buckets[(("le", "1.2"),)] == 1.0
+    assert buckets[(("le", "+Inf"),)] == 2.0
+
+
+def test_shed_and_failed_requests_do_not_make_latency_look_better() -> None:
+    totals = RequestTotals()
+    totals.add([replace(RECORD, outcome=RequestOutcome.SHED, duration_seconds=0.001)])
+    assert named(totals.samples(), "ds4_gateway_request_duration_seconds_count") == {(): 0.0}
+
+
+def test_each_worker_is_in_one_state() -> None:
+    view = WorkerView("w", "p", ("m",), "http://x", WorkerPhase.LOADING, since=0.0)
+    samples = worker_state_samples([view])
+    assert sum(sample.value for sample in samples) == 1.0
+    (state,) = [dict(sample.labels)["state"] for sample in samples if sample.value]
+    assert state == "loading"
+
+
+def test_what_a_gpu_does_not_report_is_absent() -> None:
+    unified = GpuReading(0, "u", "GB10")
+    full = GpuReading(1, "v", "H200", memory_used_bytes=5, memory_total_bytes=0)
+    samples = gpu_samples([unified, full])
+    assert {dict(sample.labels)["gpu"] for sample in samples} == {"1"}
+    assert named(samples, "ds4_gpu_memory_total_bytes")[(("gpu", "1"), ("uuid", "v"))] == 0.0
+
+
+def test_an_old_quality_reading_is_absent() -> None:
+    reading = QualityReading("q", "f", "mean_abs_delta_logp", 0.2, at=100.0)
+    assert len(quality_samples([reading], 200.0, 100.0)) == 1
+    assert quality_samples([reading], 200.1, 100.0) == []
+
+
+def test_requests_in_flight_are_told_only_when_every_gateway_said() -> None:
+    known = policy_samples(ServicePolicy(level=2), {"g0": 3, "g1": 4})
+    assert named(known, "ds4_gateway_inflight_requests") == {(): 7.0}
+    assert named(known, "ds4_degradation_level") == {(("pool", "default"),): 2.0}
+    unknown = policy_samples(ServicePolicy(), {"g0": 3, "g1": None})
+    assert named(unknown, "ds4_gateway_inflight_requests") == {}
+    assert named(policy_samples(ServicePolicy(), {}), "ds4_gateway_inflight_requests") == {}
+
+
+def test_money_is_shown_in_its_unit() -> None:
+    samples = cost_samples(950_000_000, 1_500_000_000, "EUR")
+    assert named(samples, "ds4_cost_per_hour") == {(("currency", "EUR"),): 0.95}
+    assert named(samples, "ds4_cost_spent_total") == {(("currency", "EUR"),): 1.5}

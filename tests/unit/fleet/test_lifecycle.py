@@ -1,0 +1,131 @@
+"""The life of one worker, as tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ds4watch.fleet.lifecycle import (
+    Deed,
+    Life,
+    LifeLimits,
+    Seen,
+    adopted,
+    advance,
+    backoff_seconds,
+    could_not_start,
+    deed,
+    progressed,
+    started,
+)
+from ds4watch.model.worker import WorkerPhase
+
+LIMITS = LifeLimits(
+    start_timeout_seconds=100.0,
+    canary_interval_seconds=10.0,
+    backoff_seconds=2.0,
+    backoff_max_seconds=60.0,
+)
+ALIVE = Seen(alive=True)
+HEALTHY = Seen(alive=True, healthy=True)
+ANSWERED = Seen(alive=True, canary_ok=True)
+SILENT = Seen(alive=True, canary_ok=False, detail="no answer in time")
+DEAD = Seen(alive=False, exit_code=-9)
+
+READY = Life(phase=WorkerPhase.READY, since=0.0, proved_at=0.0)
+
+
+def test_a_worker_is_ready_only_after_it_answered_a_canary() -> None:
+    life = started(Life(), 0.0)
+    phases = [life.phase]
+    for at, seen in ((1.0, Seen(alive=True, healthy=False)), (40.0, HEALTHY), (41.0, ANSWERED)):
+        life = advance(life, seen, LIMITS, at)
+        phases.append(life.phase)
+    assert phases == [
+        WorkerPhase.STARTING,
+        WorkerPhase.LOADING,
+        WorkerPhase.WARMING,
+        WorkerPhase.READY,
+    ]
+
+
+def test_green_health_alone_never_makes_a_worker_ready() -> None:
+    life = started(Life(), 0.0)
+    for at in range(1, 90):
+        life = advance(life, HEALTHY, LIMITS, float(at))
+        assert life.phase is not WorkerPhase.READY
+
+
+def test_one_unanswered_canary_is_forgiven_and_the_second_is_a_hang() -> None:
+    once = advance(READY, SILENT, LIMITS, 20.0)
+    assert once.phase is WorkerPhase.READY
+    assert deed(once, LIMITS, 20.1) is Deed.CANARY
+    twice = advance(once, SILENT, LIMITS, 21.0)
+    assert twice.phase is WorkerPhase.FAILED
+    assert "hangs" in twice.reason
+
+
+def test_an_answer_between_two_silences_starts_the_count_anew() -> None:
+    life = READY
+    for seen in (SILENT, ANSWERED, SILENT):
+        life = advance(life, seen, LIMITS, 20.0)
+    assert life.phase is WorkerPhase.READY
+
+
+def test_a_worker_that_moves_its_counters_needs_no_canary() -> None:
+    assert deed(READY, LIMITS, 10.0) is Deed.CANARY
+    assert deed(progressed(READY, 9.0), LIMITS, 10.0) is Deed.NOTHING
+
+
+def test_progress_is_no_proof_before_the_first_canary() -> None:
+    warming = Life(phase=WorkerPhase.WARMING)
+    assert progressed(warming, 5.0) == warming
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [WorkerPhase.STARTING, WorkerPhase.LOADING, WorkerPhase.WARMING, WorkerPhase.READY],
+)
+def test_a_death_is_seen_in_every_phase_and_told_with_its_cause(phase: WorkerPhase) -> None:
+    life = advance(Life(phase=phase), DEAD, LIMITS, 5.0)
+    assert (life.phase, life.retry_at) == (WorkerPhase.FAILED, 7.0)
+    assert "signal 9" in life.reason
+
+
+def test_a_load_that_takes_too_long_fails() -> None:
+    loading = Life(phase=WorkerPhase.LOADING, started_at=0.0)
+    slow = advance(loading, Seen(alive=True, healthy=False), LIMITS, 100.0)
+    assert slow.phase is WorkerPhase.LOADING
+    assert advance(slow, Seen(alive=True, healthy=False), LIMITS, 101.0).phase is WorkerPhase.FAILED
+
+
+def test_failures_in_a_row_wait_longer_and_a_settled_worker_starts_from_new() -> None:
+    assert [backoff_seconds(count, LIMITS) for count in range(7)] == [0, 2, 4, 8, 16, 32, 60]
+    life = replace(READY, failures=3)
+    assert advance(life, ANSWERED, LIMITS, 59.0).failures == 3
+    assert advance(life, ANSWERED, LIMITS, 60.0).failures == 0
+
+
+def test_a_failed_worker_is_started_again_once_its_wait_is_over() -> None:
+    failed = could_not_start(Life(), "no such file", LIMITS, 10.0)
+    assert deed(failed, LIMITS, 11.9) is Deed.NOTHING
+    assert deed(failed, LIMITS, 12.0) is Deed.START
+
+
+def test_an_adopted_worker_has_to_answer_before_it_is_ready_again() -> None:
+    life = adopted(started_at=0.0, now=5000.0)
+    life = advance(life, HEALTHY, LIMITS, 5000.5)
+    assert life.phase is WorkerPhase.WARMING
+    assert advance(life, ANSWERED, LIMITS, 5001.0).phase is WorkerPhase.READY
+
+
+@given(st.lists(st.sampled_from([ALIVE, HEALTHY, ANSWERED, SILENT, DEAD]), max_size=30))
+def test_ready_always_comes_straight_after_an_answered_canary(looks: list[Seen]) -> None:
+    life = started(Life(), 0.0)
+    for at, seen in enumerate(looks, 1):
+        before, life = life, advance(life, seen, LIMITS, float(at))
+        if life.phase is WorkerPhase.READY and before.phase is not WorkerPhase.READY:
+            assert seen.canary_ok
