@@ -1,0 +1,73 @@
+"""What comes in and goes out over HTTP, as typed bodies."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+TARGET_PATTERN = r"^(\*|[A-Za-z0-9][A-Za-z0-9._:-]{0,126})$"
+Target = Annotated[str, StringConstraints(pattern=TARGET_PATTERN)]
+Who = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@ -]{0,63}$")]
+
+MAX_HOLD_SECONDS = 30 * 86400.0
+
+
+class HoldRequest(BaseModel):
+    """Ask that nothing be done to a target for a while."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    target: Target = Field(description="A pool or worker; * for everything.")
+    seconds: float = Field(gt=0, le=MAX_HOLD_SECONDS, allow_inf_nan=False)
+    why: str = Field(min_length=1, max_length=500)
+    who: Who | None = Field(None, description="Name for the audit; the token's role if absent.")
+
+
+class Problem(BaseModel):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+class Health(BaseModel):
+    """Liveness: this was answered, so the daemon serves."""
+
+    status: str
+    at: float
+
+
+class Readiness(BaseModel):
+    """Whether every worker is ready, and else what is waited for."""
+
+    ready: bool
+    waiting_for: list[str]
+
+
+class WorkerList(BaseModel):
+    """The fleet."""
+
+    workers: list[dict[str, Any]]
+
+
+class AlertList(BaseModel):
+    """Alerts that are not inactive."""
+
+    alerts: list[dict[str, Any]]
+
+
+class SignalMap(BaseModel):
+    """Fleet-wide signals by name, and each worker's; null: not reported."""
+
+    signals: dict[str, float | None]
+    workers: dict[str, dict[str, float | None]]
+
+
+class AuditPage(BaseModel):
+    """The story, newest first. `next_before` leads to the page of older rows; null: none."""
+
+    audit: list[dict[str, Any]]
+    next_before: int | None

@@ -1,0 +1,38 @@
+"""What the admin API needs from the rest; bound by the daemon."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class AdminSource(Protocol):
+    """Where answers come from. Everything returned is JSON-ready."""
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of everything, as in docs/admin-api.md; must not block."""
+        ...
+
+    async def audit(
+        self, *, limit: int, before: int | None, kind: str | None
+    ) -> list[dict[str, Any]]:
+        """Return audit rows, newest first: those with an `id` under `before`, of one `kind`.
+
+        Each has `id`, `at`, `kind`, `who`, `target` and `summary`, and may have more.
+        """
+        ...
+
+
+class AdminCommands(Protocol):
+    """What a person may ask for; each is stored and audited before it returns."""
+
+    async def hold(self, *, target: str, seconds: float, who: str, why: str) -> dict[str, Any]:
+        """Forbid actions on `target` (`*`: on anything) for so long; return the hold."""
+        ...
+
+    async def lift(self, *, target: str, who: str) -> bool:
+        """End the hold on `target`; False if there is none."""
+        ...
+
+    def wake(self) -> None:
+        """Let the next evaluation begin at once."""
+        ...

@@ -1,0 +1,87 @@
+"""Routes that only look."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from ds4watch.model.ports import Clock
+from ds4watch.model.worker import WorkerPhase
+from ds4watch.web.bodies import (
+    AlertList,
+    AuditPage,
+    Health,
+    Problem,
+    Readiness,
+    SignalMap,
+    WorkerList,
+)
+from ds4watch.web.guard import PROBLEM_TYPE
+from ds4watch.web.ports import AdminSource
+
+PROBLEM_DOC: dict[str, Any] = {"content": {PROBLEM_TYPE: {"schema": Problem.model_json_schema()}}}
+REFUSED: dict[int | str, dict[str, Any]] = {
+    401: PROBLEM_DOC | {"description": "No token, or an unknown one"},
+    403: PROBLEM_DOC | {"description": "Not allowed to this token, host or origin"},
+    422: PROBLEM_DOC | {"description": "A parameter is not as it should be"},
+}
+Limit = Annotated[int, Query(ge=1, le=1000, description="Rows at most")]
+Before = Annotated[int | None, Query(ge=0, le=2**63 - 1, description="Rows older than this id")]
+Kind = Annotated[str | None, Query(pattern=r"^[a-z][a-z_.]{0,63}$", description="This kind only")]
+
+
+def reads(source: AdminSource, clock: Clock) -> APIRouter:
+    """Return the router of everything that changes nothing."""
+    router = APIRouter(responses=REFUSED)
+
+    @router.get("/health", summary="Liveness")
+    async def health() -> Health:
+        return Health(status="ok", at=clock.now())
+
+    @router.get("/ready", summary="Readiness", responses={503: {"model": Readiness}})
+    async def ready(response: Response) -> Readiness:
+        readiness = readiness_of(source.status())
+        response.status_code = 200 if readiness.ready else 503
+        return readiness
+
+    @router.get("/status", summary="The state of everything")
+    async def status() -> dict[str, Any]:
+        return source.status()
+
+    @router.get("/workers", summary="The fleet")
+    async def workers() -> WorkerList:
+        return WorkerList(workers=source.status()["fleet"])
+
+    @router.get("/alerts", summary="Pending, firing and resolved alerts")
+    async def alerts() -> AlertList:
+        return AlertList(alerts=source.status()["alerts"])
+
+    @router.get("/signals", summary="Signals, of the fleet and of each worker")
+    async def signals() -> SignalMap:
+        found = source.status()
+        by_worker = {worker["id"]: worker.get("signals") or {} for worker in found["fleet"]}
+        return SignalMap(signals=found["signals"], workers=by_worker)
+
+    _add_audit(router, source)
+    return router
+
+
+def _add_audit(router: APIRouter, source: AdminSource) -> None:
+    @router.get("/audit", summary="What happened, newest first")
+    async def audit(limit: Limit = 100, before: Before = None, kind: Kind = None) -> AuditPage:
+        rows = await source.audit(limit=limit, before=before, kind=kind)
+        is_full = len(rows) >= limit
+        return AuditPage(audit=rows, next_before=rows[-1]["id"] if is_full else None)
+
+
+def readiness_of(status: dict[str, Any]) -> Readiness:
+    """Return whether all workers are ready, and what is waited for."""
+    waiting = [str(text) for text in status.get("waiting_for") or ()]
+    late = [
+        f"{worker['id']} is {worker['phase']}"
+        for worker in status["fleet"]
+        if worker["phase"] != WorkerPhase.READY
+    ]
+    is_ready = not waiting and not late
+    return Readiness(ready=is_ready, waiting_for=[] if is_ready else waiting or late)

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from ds4watch.access.keys import digest
+from ds4watch.access.roles import Role
+from ds4watch.web.app import create_app
+from ds4watch.web.server import AdminServer
+from ds4watch.web.tokens import TokenTable
+
+AT = 1_767_225_600.0
+SECRETS = {role: f"secret-of-the-{role}" for role in Role}
+TOKENS = TokenTable(tuple((role, digest(secret)) for role, secret in SECRETS.items()))
+
+
+def worker(name: str, phase: str = "ready", **load: float | None) -> dict[str, Any]:
+    return {
+        "id": name,
+        "profile": name.rpartition("-")[0],
+        "models": [name.rpartition("-")[0], "sim"],
+        "url": "http://127.0.0.1:8101",
+        "phase": phase,
+        "since": AT - 300,
+        "load": {"running": None, "waiting": None, "kv_usage_ratio": None} | load,
+        "reason": "" if phase == "ready" else "loading the model",
+        "pid": 4711,
+        "signals": {
+            "ds4_cache_miss_ratio": 0.25,
+            'ds4_tokens_per_second{kind="prompt"}': 812.5,
+            'ds4_tokens_per_second{kind="generated"}': 143.25,
+        }
+        if phase == "ready"
+        else {},
+        "log": f"/var/lib/ds4watch/logs/{name}.log",
+    }
+
+
+STATUS: dict[str, Any] = {
+    "version": "0.1.0",
+    "pid": 4700,
+    "state_dir": "/var/lib/ds4watch",
+    "at": AT,
+    "started_at": AT - 1000,
+    "admin_url": "http://127.0.0.1:9464",
+    "gateway_url": "http://127.0.0.1:8400",
+    "waiting_for": ["sim-quantized-1 to load its model"],
+    "fleet": [
+        worker("sim-full-1", running=8.0, waiting=23.0, kv_usage_ratio=0.812),
+        worker("sim-quantized-1", "loading"),
+    ],
+    "gateways": [
+        {"name": "g0", "pid": 4710, "connected": True, "policy_version": 7, "inflight": 31}
+    ],
+    "signals": {
+        "ds4_queue_depth": 23.0,
+        "ds4_cache_miss_ratio": 0.25,
+        "ds4_prefill_token_ratio": None,
+        "ds4_gpu_memory_used_bytes": None,
+        "ds4_retry_count_total": 2.0,
+    },
+    "alerts": [
+        {
+            "name": "QueueDepthHigh",
+            "severity": "warning",
+            "phase": "firing",
+            "since": AT - 42,
+            "value": 23.0,
+            "labels": {"worker": "sim-full-1"},
+            "summary": "23 requests wait on sim-full-1",
+            "held": False,
+        },
+        {
+            "name": "CacheMissHigh",
+            "severity": "info",
+            "phase": "pending",
+            "since": AT - 5,
+            "value": 0.25,
+            "labels": {},
+            "summary": "a quarter of the prompt tokens miss the cache",
+            "held": True,
+        },
+    ],
+    "policy": {
+        "version": 7,
+        "level": 2,
+        "level_name": "cheaper-sibling",
+        "limits": {
+            "max_tokens_cap": 16,
+            "max_inflight": None,
+            "substitutions": [["sim-full", "sim-quantized"]],
+            "shed_below_priority": None,
+        },
+        "ladder": [],
+        "excluded_workers": [],
+        "reason": "QueueDepthHigh on sim-full-1",
+        "since": AT - 30,
+        "lease_seconds": 600.0,
+    },
+    "holds": [],
+    "cost": {
+        "currency": "USD",
+        "per_hour": "1.90",
+        "spent_today": "0.0317",
+        "spent_total": "12.48",
+    },
+}
+AUDIT: list[dict[str, Any]] = [
+    {"id": 4, "at": AT - 30, "kind": "action", "who": "ds4watch", "target": "default",
+     "summary": "level 1 to 2 (cheaper-sibling): QueueDepthHigh is firing"},
+    {"id": 3, "at": AT - 42, "kind": "alert", "who": "ds4watch", "target": "sim-full-1",
+     "summary": "QueueDepthHigh pending to firing, value 23"},
+    {"id": 2, "at": AT - 52, "kind": "alert", "who": "ds4watch", "target": "sim-full-1",
+     "summary": "QueueDepthHigh inactive to pending, value 11"},
+    {"id": 1, "at": AT - 1000, "kind": "daemon", "who": "root", "target": "",
+     "summary": "started, version 0.1.0"},
+]  # fmt: skip
+
+
+class FixedClock:
+    def now(self) -> float:
+        return AT
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+class FakeDaemon:
+    """Both ports of the admin API, in memory."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.state = copy.deepcopy(STATUS) | changes
+        self.rows = list(AUDIT)
+        self.held: dict[str, dict[str, Any]] = {}
+        self.wakes = 0
+        self.broken = False
+
+    def status(self) -> dict[str, Any]:
+        if self.broken:
+            message = "the store is gone: SECRET"
+            raise RuntimeError(message)
+        return self.state | {"holds": list(self.held.values())}
+
+    async def audit(
+        self, *, limit: int, before: int | None, kind: str | None
+    ) -> list[dict[str, Any]]:
+        rows = [row for row in self.rows if before is None or row["id"] < before]
+        return [row for row in rows if kind in (None, row["kind"])][:limit]
+
+    async def hold(self, *, target: str, seconds: float, who: str, why: str) -> dict[str, Any]:
+        self.held[target] = {
+            "target": target,
+            "until_at": AT + seconds,
+            "who": who,
+            "why": why,
+            "placed_at": AT,
+        }
+        return self.held[target]
+
+    async def lift(self, *, target: str, who: str) -> bool:
+        del who
+        return self.held.pop(target, None) is not None
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+
+@asynccontextmanager
+async def serving(
+    daemon: FakeDaemon, *, open_reads: bool = True, port: int = 0
+) -> AsyncIterator[AdminServer]:
+    app = create_app(
+        source=daemon,
+        commands=daemon,
+        tokens=TOKENS,
+        render_metrics=lambda: b"# HELP up x\n# TYPE up gauge\nup 1\n",
+        clock=FixedClock(),
+        open_reads=open_reads,
+    )
+    async with AdminServer(app, "127.0.0.1", port) as server:
+        yield server

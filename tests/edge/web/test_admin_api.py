@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+import stat
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from ds4watch.access.roles import Role
+from ds4watch.model.errors import ConfigError
+from ds4watch.web.tokens import ADMIN_TOKEN_FILE, TOKENS_FILE, open_tokens
+from tests.edge.web.fakes import AT, SECRETS, FakeDaemon, serving
+
+API = "/api/ds4/v1"
+OPERATOR = {"Authorization": f"Bearer {SECRETS[Role.OPERATOR]}"}
+VIEWER = {"Authorization": f"Bearer {SECRETS[Role.VIEWER]}"}
+HOLD = {"target": "default", "seconds": 60, "why": "a demonstration"}
+
+
+async def test_what_the_daemon_knows_is_served() -> None:
+    daemon = FakeDaemon()
+    async with serving(daemon) as server, aiohttp.ClientSession(server.url) as client:
+        assert (await get(client, "/status"))["policy"]["level"] == 2
+        workers = (await get(client, "/workers"))["workers"]
+        assert [worker["id"] for worker in workers] == ["sim-full-1", "sim-quantized-1"]
+        assert len((await get(client, "/alerts"))["alerts"]) == 2
+        signals = await get(client, "/signals")
+        assert signals["signals"]["ds4_prefill_token_ratio"] is None
+        assert signals["workers"]["sim-full-1"]["ds4_cache_miss_ratio"] == 0.25
+        assert await get(client, "/health") == {"status": "ok", "at": AT}
+
+
+async def get(client: aiohttp.ClientSession, path: str, status: int = 200) -> Any:
+    async with client.get(API + path) as answer:
+        assert answer.status == status, await answer.text()
+        return await answer.json(content_type=None)
+
+
+async def test_metrics_come_in_the_prometheus_text_format() -> None:
+    async with (
+        serving(FakeDaemon()) as server,
+        aiohttp.ClientSession(server.url) as client,
+        client.get("/metrics") as answer,
+    ):
+        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert "up 1" in await answer.text()
+
+
+async def test_readiness_is_503_until_every_worker_is_ready() -> None:
+    daemon = FakeDaemon()
+    async with serving(daemon) as server, aiohttp.ClientSession(server.url) as client:
+        late = await get(client, "/ready", 503)
+        assert late == {"ready": False, "waiting_for": ["sim-quantized-1 to load its model"]}
+        daemon.state["waiting_for"] = []
+        daemon.state["fleet"][1]["phase"] = "ready"
+        assert (await get(client, "/ready"))["ready"] is True
+
+
+async def test_the_audit_is_read_page_by_page() -> None:
+    async with (
+        serving(FakeDaemon()) as server,
+        aiohttp.ClientSession(server.url) as client,
+    ):
+        first = await get(client, "/audit?limit=3")
+        assert [row["id"] for row in first["audit"]] == [4, 3, 2]
+        rest = await get(client, f"/audit?limit=3&before={first['next_before']}")
+        assert [row["id"] for row in rest["audit"]] == [1]
+        assert rest["next_before"] is None
+        alerts = await get(client, "/audit?kind=alert")
+        assert {row["kind"] for row in alerts["audit"]} == {"alert"}
+
+
+async def test_a_hold_is_placed_and_lifted_by_an_operator() -> None:
+    daemon = FakeDaemon()
+    async with serving(daemon) as server, aiohttp.ClientSession(server.url) as client:
+        async with client.post(f"{API}/holds", json=HOLD, headers=OPERATOR) as answer:
+            assert answer.status == 201
+            placed = await answer.json()
+        assert (placed["until_at"], placed["who"]) == (AT + 60, "operator")
+        assert (await get(client, "/status"))["holds"] == [placed]
+        async with client.delete(f"{API}/holds/default", headers=OPERATOR) as answer:
+            assert answer.status == 204
+        async with client.delete(f"{API}/holds/default", headers=OPERATOR) as answer:
+            assert answer.status == 404
+            assert (await answer.json())["detail"] == "there is no hold on default"
+    assert daemon.wakes == 2
+
+
+REFUSALS = [
+    ("GET", "/api/ds4/v1/nothing", {}, None, 404, "there is nothing at /api/ds4/v1/nothing"),
+    ("GET", "/static/../app.py", {}, None, 404, "there is nothing at"),
+    ("GET", f"{API}/audit?limit=0", {}, None, 422, "limit: "),
+    ("GET", f"{API}/status", {"Host": "evil.example"}, None, 403, "another host"),
+    ("POST", f"{API}/holds", {}, HOLD, 401, "needs a token"),
+    ("POST", f"{API}/holds", {"Authorization": "Bearer no"}, HOLD, 401, "not known"),
+    ("POST", f"{API}/holds", VIEWER, HOLD, 403, "needs the role operator"),
+    ("POST", f"{API}/holds", OPERATOR | {"Origin": "http://evil"}, HOLD, 403, "another origin"),
+    ("POST", f"{API}/holds", OPERATOR, HOLD | {"seconds": -1}, 422, "seconds: "),
+    ("POST", f"{API}/holds", OPERATOR, HOLD | {"more": 1}, 422, "more: "),
+    ("POST", f"{API}/holds", OPERATOR, HOLD | {"why": "x" * 70_000}, 413, "65536 bytes"),
+    ("POST", f"{API}/status", OPERATOR, None, 405, "Method Not Allowed"),
+    ("DELETE", f"{API}/holds/%20", OPERATOR, None, 422, "target: "),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "headers", "body", "status", "detail"), REFUSALS)
+async def test_refusals_are_problem_documents(
+    method: str, path: str, headers: dict[str, str], body: Any, status: int, detail: str
+) -> None:
+    async with (
+        serving(FakeDaemon()) as server,
+        aiohttp.ClientSession() as client,
+        client.request(method, server.url + path, headers=headers, json=body) as answer,
+    ):
+        assert answer.status == status
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        document = await answer.json(content_type=None)
+        assert document["status"] == status
+        assert detail in document["detail"]
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+async def test_a_body_without_a_length_is_bounded_too() -> None:
+    async def endless() -> Any:
+        for _ in range(64):
+            yield b"x" * 4096
+
+    async with (
+        serving(FakeDaemon()) as server,
+        aiohttp.ClientSession(server.url) as client,
+        client.post(f"{API}/holds", data=endless(), headers=OPERATOR) as answer,
+    ):
+        assert answer.status == 413
+
+
+async def test_off_loopback_reading_needs_a_token_too() -> None:
+    async with (
+        serving(FakeDaemon(), open_reads=False) as server,
+        aiohttp.ClientSession(server.url) as client,
+    ):
+        for path in ("/", "/metrics", "/static/page.js", f"{API}/status", f"{API}/openapi.json"):
+            async with client.get(path) as answer:
+                assert answer.status == 401, path
+            async with client.get(path, headers=VIEWER | {"Host": "box.example"}) as answer:
+                assert answer.status == 200, path
+
+
+async def test_a_failure_inside_is_a_500_that_tells_nothing_and_a_log_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    daemon = FakeDaemon()
+    daemon.broken = True
+    async with serving(daemon) as server, aiohttp.ClientSession(server.url) as client:
+        document = await get(client, "/status", 500)
+        assert "SECRET" not in str(document)
+        assert "GET /api/ds4/v1/status failed" in caplog.text
+        assert (await get(client, "/health"))["status"] == "ok"
+
+
+async def test_the_page_needs_nothing_from_elsewhere_and_no_inline_script() -> None:
+    async with (
+        serving(FakeDaemon()) as server,
+        aiohttp.ClientSession(server.url) as client,
+    ):
+        async with client.get("/") as answer:
+            page = await answer.text()
+            policy = answer.headers["Content-Security-Policy"]
+        assert "script-src 'self'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "http" not in page.replace("http-equiv", "")
+        assert "<style" not in page
+        assert "style=" not in page
+        for path in ("/static/page.js", "/static/page.css", "/static/icon.svg"):
+            assert path in page
+            async with client.get(path) as answer:
+                assert answer.status == 200
+
+
+async def test_a_port_in_use_is_one_finding_with_the_way_to_mend_it() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError) as raised:
+            async with serving(FakeDaemon(), port=port):
+                pass
+    assert str(raised.value) == (
+        f"admin.port: 127.0.0.1:{port} is in use (stop what uses it, or set admin.port)"
+    )
+
+
+async def test_leaving_lets_an_open_request_end_and_frees_the_port() -> None:
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    class Slow(FakeDaemon):
+        async def audit(self, **_: Any) -> list[dict[str, Any]]:
+            entered.set()
+            await leave.wait()
+            return []
+
+    async with aiohttp.ClientSession() as client:
+        async with serving(Slow()) as server:
+            port = server.port
+            asking = asyncio.create_task(get_url(client, f"{server.url}{API}/audit"))
+            await entered.wait()
+            leave.set()
+        assert (await asking)["audit"] == []
+    async with serving(FakeDaemon(), port=port):
+        pass
+
+
+async def get_url(client: aiohttp.ClientSession, url: str) -> Any:
+    async with client.get(url) as answer:
+        return await answer.json()
+
+
+def test_the_admin_secret_is_made_once_and_is_private(tmp_path: Path) -> None:
+    first = open_tokens(tmp_path)
+    path = tmp_path / ADMIN_TOKEN_FILE
+    secret = path.read_text().strip()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert first.role_of(secret) is Role.ADMIN
+    assert open_tokens(tmp_path) == first
+    assert secret not in repr(first)
+
+
+def test_tokens_that_others_may_read_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / TOKENS_FILE
+    path.write_text("")
+    path.chmod(0o644)
+    with pytest.raises(ConfigError, match="may be read by others"):
+        open_tokens(tmp_path)
