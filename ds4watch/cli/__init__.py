@@ -11,7 +11,7 @@ import sys
 from typing import NamedTuple
 
 from ds4watch import __version__
-from ds4watch.model.errors import ConfigError
+from ds4watch.model.errors import ConfigError, Ds4watchError
 
 
 class Command(NamedTuple):
@@ -48,6 +48,9 @@ def main(argv: list[str] | None = None) -> None:
         for finding in error.findings:
             sys.stderr.write(f"ds4watch: {finding}\n")
         code = EXIT_CONFIG
+    except Ds4watchError as error:
+        sys.stderr.write(f"ds4watch: {error}\n")
+        code = 1
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import typer
 
+from ds4watch.cli.common import new_app
 from ds4watch.config.reference import render_reference
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+app = new_app(no_args_is_help=True)
 
 
 @app.callback()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import typer
 
 from ds4watch import __version__
+from ds4watch.cli.common import new_app
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = new_app()
 
 
 @app.command()

@@ -32,6 +32,9 @@ def check_profile(profile: Profile, document: Document, stem: str) -> list[Locat
         mend = f"call it {stem}, or the file {profile.name}.yml"
         message = f"must be the file's name without .yml, got {profile.name}"
         found.append(document.finding(("name",), message, mend=mend))
+    if profile.prepare is None and (profile.model or "").startswith((".", "~")):
+        message = f"must be a full path or a hub name, got {profile.model}"
+        found.append(document.finding(("model",), message))
     if profile.reference == profile.name:
         found.append(document.finding(("reference",), "must be another profile"))
     return found

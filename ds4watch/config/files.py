@@ -104,12 +104,22 @@ def load_profiles(loaded: LoadedSettings, names: tuple[str, ...]) -> dict[str, P
             findings.append(_unknown_profile(loaded, name, tuple(files)))
             continue
         try:
-            profiles[name] = load_profile(read_text(files[name]), str(files[name]))
+            profiles[name] = _load_profile(files[name])
         except ConfigError as error:
             findings += error.findings
     if findings:
         raise ConfigError(*findings)
     return profiles
+
+
+def _load_profile(path: Path) -> Profile:
+    profile = load_profile(read_text(path), str(path))
+    model = Path(profile.model or "")
+    if profile.prepare is None and model.is_absolute() and not model.is_dir():
+        message = f"there is no folder {model}"
+        mend = "put the model there, or name another"
+        raise ConfigError(Located(message, str(path), field="model", mend=mend))
+    return profile
 
 
 def _unknown_profile(loaded: LoadedSettings, name: str, known: tuple[str, ...]) -> Located:

@@ -20,19 +20,20 @@ _S = TypeVar("_S", bound=Section)
 
 def load_settings(text: str, file: str) -> Settings:
     """Read the settings. Raises ConfigError with one finding for each fault in the file."""
-    settings, document = _load(text, file, Settings)
+    settings, document = load_section(text, file, Settings)
     _raise_if_any(document, check_settings(settings, document))
     return settings
 
 
 def load_profile(text: str, file: str) -> Profile:
     """Read a profile; its name has to be the file's stem. Raises ConfigError."""
-    profile, document = _load(text, file, Profile)
+    profile, document = load_section(text, file, Profile)
     _raise_if_any(document, check_profile(profile, document, PurePath(file).stem))
     return profile
 
 
-def _load(text: str, file: str, model: type[_S]) -> tuple[_S, Document]:
+def load_section(text: str, file: str, model: type[_S]) -> tuple[_S, Document]:
+    """Read a file of any section type, with its document for cross-checks. Raises ConfigError."""
     document = read_document(text, file)
     # By way of JSON: strict, so that `port: true` is no 1, and yet lists become tuples.
     as_json = json.dumps(document.value, default=str)

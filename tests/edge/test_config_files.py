@@ -43,14 +43,16 @@ def test_own_profiles_are_looked_for_beside_the_settings(tmp_path: Path) -> None
     folder = tmp_path / "profiles"
     folder.mkdir()
     (folder / "mine.yml").write_text("name: mine\nengine: sim\nserved_names: [mine]\n")
+    (folder / "far.yml").write_text(f"name: far\nserved_names: [a]\nmodel: {tmp_path}/no\n")
     (folder / "bad.yml").write_text("name: bad\nserved_names: 3\n")
     settings = Settings(fleet=FleetSettings(profiles_dir="profiles"))
     loaded = LoadedSettings(settings, tmp_path / "ds4watch.yml")
     assert load_profiles(loaded, ("mine",))["mine"].served_names == ("mine",)
     with pytest.raises(ConfigError) as raised:
-        load_profiles(loaded, ("mine", "bad", "gone"))
+        load_profiles(loaded, ("mine", "bad", "far", "gone"))
     text = str(raised.value)
     assert "bad.yml:2: served_names: must be a list, got 3" in text
+    assert f"far.yml: model: there is no folder {tmp_path}/no (put the model there" in text
     assert "there is no profile gone (known: " in text
 
 

@@ -234,3 +234,15 @@ def test_tokens_that_others_may_read_are_refused(tmp_path: Path) -> None:
     path.chmod(0o644)
     with pytest.raises(ConfigError, match="may be read by others"):
         open_tokens(tmp_path)
+
+
+async def test_every_route_is_in_the_documentation() -> None:
+    document = (Path(__file__).parents[3] / "docs" / "admin-api.md").read_text(encoding="utf-8")
+    async with (
+        serving(FakeDaemon()) as server,
+        aiohttp.ClientSession(server.url) as client,
+    ):
+        paths = (await get(client, "/openapi.json"))["paths"]
+    for path, methods in paths.items():
+        for method in methods:
+            assert f"`{method.upper()} {path}`" in document

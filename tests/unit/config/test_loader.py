@@ -184,6 +184,10 @@ def test_a_profile_is_read() -> None:
             "b.yml:5: served_names[1]: b is given twice, first in line 4",
         ),
         (
+            "name: b\nmodel: ./m\nserved_names: [b]\n",
+            "b.yml:2: model: must be a full path or a hub name, got ./m",
+        ),
+        (
             "name: b\nengine: sim\nserved_names: [b]\nreference: b\n",
             "b.yml:4: reference: must be another profile",
         ),

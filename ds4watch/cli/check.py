@@ -1,0 +1,90 @@
+"""`ds4watch check`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ds4watch.alerting.rulefile import load_rules
+from ds4watch.cli.common import Config, Json, new_app, print_json
+from ds4watch.config.files import (
+    LoadedSettings,
+    find_settings,
+    load_profiles,
+    policy_file,
+    profile_files,
+    read_text,
+    rule_files,
+    wanted_workers,
+)
+from ds4watch.model.errors import ConfigError, Located
+from ds4watch.policy.policyfile import load_policy
+
+app = new_app()
+
+
+@app.command()
+def check(
+    config: Config = None,
+    sim: Annotated[bool, typer.Option("--sim", help="As for `up --sim`.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Check the settings, the profiles, the rules and the policy; exit with 2 on any fault.
+
+    Example: ds4watch check --config ds4watch.yml
+    """
+    loaded = find_settings(config, os.environ)
+    good: list[str] = [f"settings: {loaded.file or 'defaults'}"]
+    findings: list[Located] = []
+    for name, act in _checks(loaded, sim=sim):
+        try:
+            act()
+            good.append(name)
+        except ConfigError as error:
+            findings += [found for found in error.findings if found not in findings]
+    if as_json:
+        _print_json(good, findings)
+    elif not findings:
+        typer.echo("\n".join(f"ok  {name}" for name in good))
+    if findings and not as_json:
+        raise ConfigError(*findings)
+    raise typer.Exit(2 if findings else 0)
+
+
+def _checks(loaded: LoadedSettings, *, sim: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
+    wanted = tuple(worker.profile for worker in wanted_workers(loaded.settings, sim=sim))
+    yield f"workers: {', '.join(wanted)}", lambda: load_profiles(loaded, wanted)
+    every = profile_files(loaded)
+    yield f"profiles: {', '.join(sorted(every))}", lambda: load_profiles(loaded, tuple(every))
+    yield "rules", lambda: _load_each(rule_files(loaded), load_rules)
+    policy = policy_file(loaded)
+    yield f"policy: {policy}", lambda: _load_each((policy,), load_policy)
+
+
+def _load_each(paths: tuple[Path, ...], load: Callable[[str, str], Any]) -> None:
+    findings: list[Located] = []
+    for path in paths:
+        try:
+            load(read_text(path), str(path))
+        except ConfigError as error:
+            findings += error.findings
+    if findings:
+        raise ConfigError(*findings)
+
+
+def _print_json(good: list[str], findings: list[Located]) -> None:
+    faults = [
+        {
+            "file": found.file,
+            "line": found.line,
+            "field": found.field,
+            "message": found.message,
+            "mend": found.mend,
+        }
+        for found in findings
+    ]
+    print_json({"ok": good, "findings": faults})

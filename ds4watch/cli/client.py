@@ -1,0 +1,118 @@
+"""The command line's way to the admin API. Standard library only: no proxy, no redirects."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from ds4watch.model.errors import ConfigError, Ds4watchError, Located
+
+TIMEOUT_SECONDS = 10.0
+MAX_ANSWER_BYTES = 64 << 20
+API = "/api/ds4/v1"
+
+
+class AdminError(Ds4watchError):
+    """The daemon is not there, or says no; the message is one line for a person."""
+
+
+class AdminClient:
+    """Asks one daemon; one connection for each request."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        parts = urlsplit(url)
+        self.url = url
+        self._token = token
+        self._host = parts.hostname or ""
+        self._scheme = parts.scheme
+        self._port = _port_of(url)
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of everything. Raises AdminError."""
+        found: dict[str, Any] = self._ask("GET", "/status")
+        return found
+
+    def audit(
+        self, *, limit: int, before: int | None = None, kind: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Return audit rows, newest first. Raises AdminError."""
+        asked = {"limit": limit, "before": before, "kind": kind}
+        query = urlencode({name: value for name, value in asked.items() if value is not None})
+        rows: list[dict[str, Any]] = self._ask("GET", f"/audit?{query}")["audit"]
+        return rows
+
+    def hold(self, *, target: str, seconds: float, who: str, why: str) -> dict[str, Any]:
+        """Place a hold and return it. Raises AdminError."""
+        body = {"target": target, "seconds": seconds, "who": who, "why": why}
+        placed: dict[str, Any] = self._ask("POST", "/holds", body)
+        return placed
+
+    def lift(self, *, target: str, who: str) -> None:
+        """Lift a hold. Raises AdminError."""
+        self._ask("DELETE", f"/holds/{quote(target, safe='')}?{urlencode({'who': who})}")
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        status, data = self._exchange(method, API + path, body)
+        if status >= 400:
+            raise AdminError(_refusal(status, data, self.url))
+        if not data:
+            return None
+        try:
+            return json.loads(data)
+        except ValueError as error:
+            message = f"what answers at {self.url} is not ds4watch"
+            raise AdminError(message) from error
+
+    def _exchange(self, method: str, path: str, body: Any) -> tuple[int, bytes]:
+        is_tls = self._scheme == "https"
+        kind = http.client.HTTPSConnection if is_tls else http.client.HTTPConnection
+        connection = kind(self._host, self._port, timeout=TIMEOUT_SECONDS)
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        payload = None if body is None else json.dumps(body)
+        try:
+            connection.request(method, path, payload, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read(MAX_ANSWER_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            raise AdminError(_silence(error, self.url)) from error
+        finally:
+            connection.close()
+
+
+def _silence(error: Exception, url: str) -> str:
+    if isinstance(error, TimeoutError):
+        return f"the daemon at {url} did not answer within {TIMEOUT_SECONDS:g} s"
+    if isinstance(error, http.client.HTTPException):
+        return f"what answers at {url} is not ds4watch"
+    return f"no daemon answers at {url}: start one with `ds4watch up`"
+
+
+def _refusal(status: int, data: bytes, url: str) -> str:
+    try:
+        detail = str(json.loads(data)["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"{url} answered with {status}"
+    if status == 401:
+        detail += "; it stands in admin.token in the state folder, or set $DS4WATCH_TOKEN"
+    return f"the daemon refuses ({status}): {detail}"
+
+
+def _port_of(url: str) -> int | None:
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
+        message = f"must be an address such as http://127.0.0.1:9464, got {url!r}"
+        raise ConfigError(Located(message, field="--admin"))
+    return port
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether an address is this machine's own."""
+    return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")

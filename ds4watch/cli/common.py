@@ -1,0 +1,86 @@
+"""What commands share: options, settings, the console, how a file of state is found."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ds4watch.cli.client import AdminClient, is_loopback
+from ds4watch.config.files import LoadedSettings, find_settings
+from ds4watch.config.places import resolve_state_dir
+from ds4watch.model.errors import ConfigError
+from ds4watch.web.tokens import ADMIN_TOKEN_FILE
+
+Config = Annotated[
+    Path | None, typer.Option("--config", "-c", metavar="FILE", help="Settings file.")
+]
+Admin = Annotated[
+    str | None,
+    typer.Option("--admin", metavar="URL", help="Admin API; from the settings if not given."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def new_app(**options: Any) -> typer.Typer:
+    """Return the Typer app of one command: plain help, no stack traces with values in them."""
+    return typer.Typer(
+        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **options
+    )
+
+
+def console() -> Console:
+    """Return where people read; without colours, and wide, when it is not a terminal."""
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, no_color=True, color_system=None, width=200)
+
+
+def print_json(value: Any) -> None:
+    """Print for programs."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The settings that hold, and how to reach the daemon."""
+
+    loaded: LoadedSettings
+    state_dir: Path | None
+    client: AdminClient
+
+
+def connect(config: Path | None, admin: str | None) -> Context:
+    """Load the settings and return the way to the daemon. Raises ConfigError."""
+    loaded = find_settings(config, os.environ)
+    try:
+        state_dir = resolve_state_dir(loaded.settings, os.environ)
+    except ConfigError:
+        # Without a home there is no token, but on loopback reading needs none.
+        state_dir = None
+    own = own_admin_url(loaded)
+    url = (admin or own).rstrip("/")
+    token = os.environ.get("DS4WATCH_TOKEN")
+    if not token and state_dir and (url == own or is_loopback(url)):
+        token = _local_token(state_dir / ADMIN_TOKEN_FILE)
+    return Context(loaded, state_dir, AdminClient(url, token))
+
+
+def own_admin_url(loaded: LoadedSettings) -> str:
+    """Return the admin API's address as the settings have it."""
+    admin = loaded.settings.admin
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(admin.host, admin.host)  # noqa: S104 - names
+    return f"http://[{host}]:{admin.port}" if ":" in host else f"http://{host}:{admin.port}"
+
+
+def _local_token(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None

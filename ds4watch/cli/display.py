@@ -1,0 +1,183 @@
+"""The status as tables, and the small words that all commands use. A dash: not reported."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+DASH = "-"
+_PHASE_STYLES = {"ready": "green", "failed": "bold red", "quarantined": "bold red"}
+_SEVERITY_STYLES = {"critical": "bold red", "warning": "yellow"}
+
+
+def number(value: Any) -> str:
+    """Return up to four significant digits."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        return DASH
+    if float(value).is_integer() and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:,.2f}" if abs(value) >= 100 else f"{value:.4g}"
+
+
+def percent(value: Any) -> str:
+    """Return a ratio as a percentage."""
+    return f"{value * 100:.1f} %" if isinstance(value, int | float) else DASH
+
+
+def instant(at: Any) -> str:
+    """Return an instant in local time."""
+    if not isinstance(at, int | float):
+        return DASH
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def money(amount: Any, currency: str) -> str:
+    """Return a decimal string for people: four places under one unit, two from there on."""
+    try:
+        value = Decimal(str(amount))
+    except InvalidOperation:
+        return DASH
+    return f"{value:.4f} {currency}" if abs(value) < 1 else f"{value:.2f} {currency}"
+
+
+def signal(name: str, value: Any) -> str:
+    """Return a signal's value in the unit that its name gives."""
+    if "_ratio" in name:
+        return percent(value)
+    if "_bytes" in name and isinstance(value, int | float):
+        return f"{value / 2**30:.2f} GiB"
+    return number(value)
+
+
+def status_view(status: Mapping[str, Any]) -> RenderableType:
+    """Return the whole status."""
+    return Group(*_parts(status))
+
+
+def _parts(status: Mapping[str, Any]) -> Iterator[RenderableType]:
+    yield Text(
+        f"ds4watch {status.get('version', '')}, pid {status.get('pid', DASH)}; "
+        f"gateway {status.get('gateway_url') or DASH}, admin {status.get('admin_url') or DASH}"
+    )
+    for waiting in status.get("waiting_for") or ():
+        yield Text(f"waiting for {waiting}", style="yellow")
+    yield _level_line(status.get("policy"))
+    yield _cost_line(status.get("cost") or {})
+    for hold in status.get("holds") or ():
+        until = instant(hold.get("until_at"))
+        line = f"hold on {hold['target']} until {until}, by {hold['who']}: {hold['why']}"
+        yield Text(line, style="yellow")
+    yield fleet_table(status.get("fleet") or [])
+    if status.get("alerts"):
+        yield _alert_table(status["alerts"])
+    else:
+        yield Text("No alert is pending or firing.", style="green")
+    yield _gateway_table(status.get("gateways") or [])
+    yield _signal_table(status.get("signals") or {})
+
+
+def _level_line(policy: Mapping[str, Any] | None) -> Text:
+    if not policy:
+        return Text(f"level {DASH}")
+    text = f"level {policy['level']} ({policy['level_name']})"
+    if policy["level"]:
+        text += (
+            f" since {instant(policy.get('since'))}: {policy.get('reason') or 'no reason given'}"
+        )
+    return Text(text, style="yellow" if policy["level"] else "green")
+
+
+def _cost_line(cost: Mapping[str, Any]) -> Text:
+    currency = str(cost.get("currency") or "")
+    per_hour = money(cost.get("per_hour"), currency)
+    today, total = (money(cost.get(key), currency) for key in ("spent_today", "spent_total"))
+    return Text(f"cost {per_hour} an hour; today {today}, in all {total}")
+
+
+def fleet_table(fleet: list[dict[str, Any]]) -> RenderableType:
+    """Return the workers."""
+    if not fleet:
+        return Text("No workers.")
+    table = _table("worker", "phase", "model", "running", "waiting", "KV use", "miss", "tok/s", "")
+    for worker in fleet:
+        load = worker.get("load") or {}
+        signals = worker.get("signals") or {}
+        table.add_row(
+            worker["id"],
+            Text(worker["phase"], style=_PHASE_STYLES.get(worker["phase"], "yellow")),
+            (worker.get("models") or [DASH])[0],
+            number(load.get("running")),
+            number(load.get("waiting")),
+            percent(load.get("kv_usage_ratio")),
+            percent(signals.get("ds4_cache_miss_ratio")),
+            number(_generated_rate(signals)),
+            Text(worker.get("reason") or ""),
+        )
+    return table
+
+
+def _generated_rate(signals: Mapping[str, Any]) -> Any:
+    return signals.get('ds4_tokens_per_second{kind="generated"}')
+
+
+def _alert_table(alerts: list[dict[str, Any]]) -> Table:
+    table = _table("alert", "severity", "phase", "value", "since", "")
+    for alert in alerts:
+        style = _SEVERITY_STYLES.get(alert.get("severity", ""), "")
+        phase = f"{alert['phase']} (held: no data)" if alert.get("held") else alert["phase"]
+        table.add_row(
+            Text(alert["name"]),
+            alert.get("severity") or DASH,
+            Text(phase, style=style if alert["phase"] == "firing" else ""),
+            number(alert.get("value")),
+            instant(alert.get("since")),
+            Text(alert.get("summary") or ""),
+        )
+    return table
+
+
+def _gateway_table(gateways: list[dict[str, Any]]) -> RenderableType:
+    if not gateways:
+        return Text("No gateway is connected.", style="yellow")
+    table = _table("gateway", "connected", "in flight", "policy", "pid")
+    for gateway in gateways:
+        is_up = bool(gateway.get("connected"))
+        table.add_row(
+            gateway["name"],
+            Text("yes" if is_up else "no", style="green" if is_up else "bold red"),
+            number(gateway.get("inflight")),
+            number(gateway.get("policy_version")),
+            str(gateway.get("pid") or DASH),
+        )
+    return table
+
+
+def _signal_table(signals: Mapping[str, Any]) -> Table:
+    table = _table("signal", "value")
+    for name in sorted(signals):
+        table.add_row(Text(name), signal(name, signals[name]))
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def audit_line(row: Mapping[str, Any]) -> str:
+    """Return one line of the story: time, kind, who, target, summary."""
+    target = str(row.get("target") or row.get("subject") or DASH)
+    who = str(row.get("who") or DASH)
+    kind = str(row.get("kind") or DASH)
+    text = f"{instant(row.get('at'))}  {kind:<10} {who:<10} {target:<18} {row.get('summary', '')}"
+    # What workers and people wrote must not move the cursor of who reads it.
+    return "".join(sign if sign.isprintable() else " " for sign in text)

@@ -1,0 +1,26 @@
+"""`ds4watch resume`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ds4watch.cli.common import Admin, Config, connect, new_app
+from ds4watch.cli.hold import user_name
+
+app = new_app()
+
+
+@app.command()
+def resume(
+    target: Annotated[str, typer.Argument(help="The target of the hold; * for everything.")],
+    config: Config = None,
+    admin: Admin = None,
+) -> None:
+    """Lift a hold, so that actions are taken again.
+
+    Example: ds4watch resume default
+    """
+    connect(config, admin).client.lift(target=target, who=user_name())
+    typer.echo(f"the hold on {target} is lifted")

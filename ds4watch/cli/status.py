@@ -1,0 +1,55 @@
+"""`ds4watch status`."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from ds4watch.cli.client import AdminClient, AdminError
+from ds4watch.cli.common import Admin, Config, Json, connect, console, new_app, print_json
+from ds4watch.cli.display import status_view
+
+app = new_app()
+
+WATCH_SECONDS = 1.0
+
+
+@app.command()
+def status(
+    config: Config = None,
+    admin: Admin = None,
+    as_json: Json = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, each second.")] = False,
+) -> None:
+    """Show what is waited for, the fleet, signals, alerts, the level in force and why, and cost.
+
+    Example: ds4watch status --watch
+    """
+    client = connect(config, admin).client
+    if watch and not as_json:
+        _watch(client)
+        return
+    found = client.status()
+    if as_json:
+        print_json(found)
+        return
+    console().print(status_view(found))
+
+
+def _watch(client: AdminClient) -> None:
+    with Live(_view(client), console=console(), auto_refresh=False, screen=True) as live:
+        while True:
+            time.sleep(WATCH_SECONDS)
+            live.update(_view(client), refresh=True)
+
+
+def _view(client: AdminClient) -> RenderableType:
+    try:
+        return status_view(client.status())
+    except AdminError as error:
+        return Text(str(error), style="bold red")
