@@ -121,7 +121,7 @@ def _did_you_mean(path: Path, root: type[BaseModel]) -> str | None:
     section = _model_at(root, path[:-1])
     if section is None:
         return None
-    names = list(section.model_fields)
+    names = [field.alias or name for name, field in section.model_fields.items()]
     close = difflib.get_close_matches(str(path[-1]), names, n=1)
     if close:
         return f"did you mean `{close[0]}`?"
@@ -129,13 +129,17 @@ def _did_you_mean(path: Path, root: type[BaseModel]) -> str | None:
 
 
 def _model_at(root: type[BaseModel], path: Path) -> type[BaseModel] | None:
-    model: type[BaseModel] | None = root
+    here: Any = root
     for part in path:
+        if get_origin(here) is dict:
+            here = get_args(here)[1]
+            continue
         if isinstance(part, int):
             continue
-        found = model.model_fields.get(part) if model else None
-        model = section_in(found.annotation) if found else None
-    return model
+        section = section_in(here)
+        found = section.model_fields.get(part) if section else None
+        here = found.annotation if found else None
+    return section_in(here)
 
 
 def section_in(annotation: Any) -> type[BaseModel] | None:

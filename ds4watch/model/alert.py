@@ -53,11 +53,14 @@ class AlertRule:
     labels: Labels = ()
     annotations: Labels = ()
     on_no_data: OnNoData = OnNoData.RESOLVE
+    ordinal: int = 0
+    """Counts the rules of a group that have one name and the same labels; nearly always 0."""
 
     @property
     def id(self) -> str:
         """Identity over reloads: group, name and labels (Prometheus' CopyState key)."""
-        return _digest(self.group, self.name, repr(self.labels))
+        again = (str(self.ordinal),) if self.ordinal else ()
+        return _digest(self.group, self.name, repr(self.labels), *again)
 
     @property
     def tier(self) -> Tier:

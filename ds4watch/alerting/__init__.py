@@ -1,0 +1,1 @@
+"""Rule files, the alert state machine, templates: values in, values out."""
