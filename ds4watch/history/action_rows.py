@@ -1,0 +1,216 @@
+"""Statements on actions and holds: plan, claim, finish, undo."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from ds4watch.history import sql
+from ds4watch.history.audit_rows import insert_audit, of_outcome, of_plan, of_refusal
+from ds4watch.history.meta_rows import save_policy
+from ds4watch.history.rows import ActionRecord, AuditEntry, AuditKind
+from ds4watch.history.state_models import actions, holds
+from ds4watch.model.action import (
+    ActionKind,
+    ActionPlan,
+    ActionStatus,
+    Hold,
+    Outcome,
+    Refusal,
+    RefusalReason,
+)
+from ds4watch.model.ports import UnixSeconds
+
+MOST_RESTORED = 1000
+_DONE = (ActionStatus.APPLIED, ActionStatus.VERIFIED)
+_OPEN = (ActionStatus.PLANNED, ActionStatus.RUNNING)
+_FINISHABLE = (ActionStatus.RUNNING, ActionStatus.APPLIED, ActionStatus.UNKNOWN)
+
+
+def insert_plan(connection: Connection, plan: ActionPlan) -> bool:
+    """Write a plan with its audit row, unless its id exists; return whether it was written."""
+    status = ActionStatus.WOULD_DO if plan.dry_run else ActionStatus.PLANNED
+    row = {
+        "id": plan.id,
+        "kind": plan.kind.value,
+        "target": plan.target,
+        "cause": plan.cause,
+        "reason": plan.reason,
+        "status": status.value,
+        "planned_at": plan.planned_at,
+        "parameters": dict(plan.parameters),
+        "before": dict(plan.before),
+        "after": {},
+        "detail": "",
+        "dry_run": plan.dry_run,
+        "undoes": plan.undoes,
+    }
+    is_new = sql.insert_new(connection, actions, row)
+    if is_new:
+        insert_audit(connection, [of_plan(plan)])
+    return is_new
+
+
+def claim(connection: Connection, at: UnixSeconds) -> ActionPlan | None:
+    """Take the oldest planned action as running, for one claimant only.
+
+    A plan under a hold ends here as failed, with a refusal in the audit.
+    """
+    query = (
+        select(actions)
+        .where(actions.c.status == ActionStatus.PLANNED.value)
+        .order_by(actions.c.planned_at, actions.c.id)
+    )
+    for row in connection.execute(query).all():
+        plan = _plan(row)
+        hold = _hold_on(connection, plan.target, at)
+        status = ActionStatus.RUNNING if hold is None else ActionStatus.FAILED
+        taken = connection.execute(
+            update(actions)
+            .where(actions.c.id == plan.id, actions.c.status == ActionStatus.PLANNED.value)
+            .values(status=status.value, started_at=at)
+        )
+        if not taken.rowcount:
+            continue
+        if hold is None:
+            return plan
+        _refuse(connection, plan, hold, at)
+    return None
+
+
+def finish(connection: Connection, outcome: Outcome, policy: Mapping[str, Any] | None) -> bool:
+    """Write how an action ended, and the policy it made; False if it was not running."""
+    row = connection.execute(
+        select(actions.c.kind, actions.c.target, actions.c.undoes).where(
+            actions.c.id == outcome.plan_id,
+            actions.c.status.in_([status.value for status in _FINISHABLE]),
+        )
+    ).one_or_none()
+    if row is None:
+        return False
+    connection.execute(
+        update(actions)
+        .where(actions.c.id == outcome.plan_id)
+        .values(
+            status=outcome.status.value,
+            finished_at=outcome.at,
+            took_seconds=outcome.took_seconds,
+            after=dict(outcome.after),
+            detail=outcome.detail,
+        )
+    )
+    if row.undoes is not None and outcome.status in _DONE:
+        connection.execute(
+            update(actions)
+            .where(actions.c.id == row.undoes)
+            .values(status=ActionStatus.UNDONE.value)
+        )
+    insert_audit(connection, [of_outcome(outcome, row.kind, row.target)])
+    if policy is not None:
+        save_policy(connection, policy)
+    return True
+
+
+def restored_actions(connection: Connection) -> tuple[ActionRecord, ...]:
+    """Return what is unfinished or in force, oldest first; of too many the newest."""
+    in_force = actions.c.status.in_([status.value for status in _DONE])
+    query = (
+        select(actions)
+        .where(
+            actions.c.status.in_([status.value for status in _OPEN])
+            | (in_force & actions.c.undoes.is_(None))
+        )
+        .order_by(actions.c.planned_at.desc(), actions.c.id.desc())
+        .limit(MOST_RESTORED)
+    )
+    return tuple(reversed([_record(row) for row in connection.execute(query)]))
+
+
+def recent_actions(connection: Connection, limit: int) -> list[ActionRecord]:
+    """Return the newest actions, newest first."""
+    query = select(actions).order_by(actions.c.planned_at.desc(), actions.c.id.desc())
+    return [_record(row) for row in connection.execute(query.limit(limit))]
+
+
+def place_hold(connection: Connection, hold: Hold) -> None:
+    """Write a hold and its audit row."""
+    connection.execute(
+        insert(holds).values(
+            target=hold.target,
+            until_at=hold.until_at,
+            who=hold.who,
+            why=hold.why,
+            placed_at=hold.placed_at,
+        )
+    )
+    summary = f"hold on {hold.target} by {hold.who}: {hold.why}"
+    insert_audit(connection, [_hold_entry(hold.placed_at, hold.target, hold.who, summary)])
+
+
+def lift_holds(connection: Connection, target: str, who: str, at: UnixSeconds) -> int:
+    """End the holds on exactly `target` and return how many there were."""
+    lifted = connection.execute(
+        update(holds)
+        .where(holds.c.target == target, holds.c.lifted_at.is_(None), holds.c.until_at > at)
+        .values(lifted_at=at, lifted_by=who)
+    ).rowcount
+    if lifted:
+        summary = f"hold on {target} lifted by {who}"
+        insert_audit(connection, [_hold_entry(at, target, who, summary)])
+    return lifted
+
+
+def holds_in_force(connection: Connection, at: UnixSeconds) -> tuple[Hold, ...]:
+    """Return the holds that are neither over nor lifted."""
+    query = select(holds).where(holds.c.lifted_at.is_(None), holds.c.until_at > at)
+    return tuple(
+        Hold(row.target, row.until_at, row.who, row.why, row.placed_at)
+        for row in connection.execute(query.order_by(holds.c.id))
+    )
+
+
+def _hold_on(connection: Connection, target: str, at: UnixSeconds) -> Hold | None:
+    in_force = holds_in_force(connection, at)
+    return next((hold for hold in in_force if hold.target in (target, "*")), None)
+
+
+def _hold_entry(at: UnixSeconds, target: str, who: str, summary: str) -> AuditEntry:
+    return AuditEntry(at=at, kind=AuditKind.HOLD, subject=target, summary=summary, who=who)
+
+
+def _refuse(connection: Connection, plan: ActionPlan, hold: Hold, at: UnixSeconds) -> None:
+    detail = f"held by {hold.who}: {hold.why}"
+    connection.execute(
+        update(actions).where(actions.c.id == plan.id).values(finished_at=at, detail=detail)
+    )
+    refusal = Refusal(plan.kind, plan.target, RefusalReason.HOLD, detail, plan.cause, at)
+    insert_audit(connection, [of_refusal(refusal)])
+
+
+def _plan(row: Row[Any]) -> ActionPlan:
+    return ActionPlan(
+        id=row.id,
+        kind=ActionKind(row.kind),
+        target=row.target,
+        cause=row.cause,
+        planned_at=row.planned_at,
+        parameters=row.parameters,
+        before=row.before,
+        reason=row.reason,
+        dry_run=row.dry_run,
+        undoes=row.undoes,
+    )
+
+
+def _record(row: Row[Any]) -> ActionRecord:
+    return ActionRecord(
+        plan=_plan(row),
+        status=ActionStatus(row.status),
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        took_seconds=row.took_seconds,
+        detail=row.detail,
+        after=row.after,
+    )

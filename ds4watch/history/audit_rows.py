@@ -1,0 +1,111 @@
+"""Statements on the audit: what happened, in words, and the words for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, insert, select
+
+from ds4watch.history.alert_rows import transition_document
+from ds4watch.history.rows import AuditEntry, AuditKind
+from ds4watch.history.state_models import audit
+from ds4watch.model.action import ActionPlan, Outcome, Refusal
+from ds4watch.model.alert import Transition
+
+MOST_ENTRIES = 1000
+
+
+def insert_audit(connection: Connection, entries: Iterable[AuditEntry]) -> None:
+    """Write audit rows, in order."""
+    for entry in entries:
+        connection.execute(
+            insert(audit).values(
+                at=entry.at,
+                kind=entry.kind.value,
+                subject=entry.subject,
+                who=entry.who,
+                summary=entry.summary,
+                detail=dict(entry.detail),
+            )
+        )
+
+
+def read_audit(
+    connection: Connection, limit: int, before_id: int | None, kind: AuditKind | None
+) -> list[AuditEntry]:
+    """Return the newest entries first, those under `before_id` if that is given."""
+    query = select(audit).order_by(audit.c.id.desc()).limit(min(limit, MOST_ENTRIES))
+    if before_id is not None:
+        query = query.where(audit.c.id < before_id)
+    if kind is not None:
+        query = query.where(audit.c.kind == kind.value)
+    return [
+        AuditEntry(
+            at=row.at,
+            kind=AuditKind(row.kind),
+            subject=row.subject,
+            summary=row.summary,
+            detail=row.detail,
+            who=row.who,
+            id=row.id,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def of_transition(transition: Transition) -> AuditEntry:
+    """Return the entry for an alert that changed phase."""
+    name = dict(transition.labels).get("alertname", transition.fingerprint)
+    return AuditEntry(
+        at=transition.at,
+        kind=AuditKind.ALERT,
+        subject=name,
+        summary=f"{name}: {transition.old} → {transition.new}: {transition.reason}",
+        detail=transition_document(transition),
+    )
+
+
+def of_plan(plan: ActionPlan) -> AuditEntry:
+    """Return the entry for something that is to be done, or would be."""
+    verb = "would do" if plan.dry_run else "planned"
+    return AuditEntry(
+        at=plan.planned_at,
+        kind=AuditKind.PLAN,
+        subject=plan.target,
+        summary=f"{verb} {plan.kind} on {plan.target}: {plan.reason}",
+        detail={
+            "id": plan.id,
+            "cause": plan.cause,
+            "parameters": dict(plan.parameters),
+            "before": dict(plan.before),
+            "undoes": plan.undoes,
+        },
+    )
+
+
+def of_refusal(refusal: Refusal) -> AuditEntry:
+    """Return the entry for something that was not done."""
+    return AuditEntry(
+        at=refusal.at,
+        kind=AuditKind.REFUSAL,
+        subject=refusal.target,
+        summary=f"refused {refusal.kind} on {refusal.target}: {refusal.reason}: {refusal.detail}",
+        detail={"reason": refusal.reason.value, "cause": refusal.cause},
+    )
+
+
+def of_outcome(outcome: Outcome, kind: str, target: str) -> AuditEntry:
+    """Return the entry for how an action ended."""
+    detail = f": {outcome.detail}" if outcome.detail else ""
+    return AuditEntry(
+        at=outcome.at,
+        kind=AuditKind.OUTCOME,
+        subject=target,
+        summary=f"{kind} on {target}: {outcome.status}{detail}",
+        detail={
+            "id": outcome.plan_id,
+            "status": outcome.status.value,
+            "took_seconds": outcome.took_seconds,
+            "after": dict(outcome.after),
+        },
+    )

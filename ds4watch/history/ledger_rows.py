@@ -1,0 +1,140 @@
+"""Statements on the ledger: requests and money, added up by the hour."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, select
+
+from ds4watch.history import sql
+from ds4watch.history.rows import CostRow, RequestTotal, RequestTotals, SpoolBatch
+from ds4watch.history.state_models import (
+    cost_hourly,
+    requests_hourly,
+    retries_hourly,
+    spool_offsets,
+)
+from ds4watch.model.money import Nanos
+from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason, Usage
+
+HOUR_SECONDS = 3600
+UNKNOWN_MODEL = "unknown"
+
+
+def hour_of(at: UnixSeconds) -> UnixSeconds:
+    """Return the start of an instant's hour, in UTC."""
+    return float(at // HOUR_SECONDS * HOUR_SECONDS)
+
+
+def book_spool(connection: Connection, batch: SpoolBatch) -> int | None:
+    """Book a batch and move the gateway's offset; exactly once.
+
+    Returns None if it was booked, or the stored offset if the batch does not begin there.
+    """
+    stored = stored_offsets(connection).get(batch.gateway, 0)
+    if stored != batch.start_bytes:
+        return stored
+    requests: dict[tuple[Any, ...], Counter[str]] = {}
+    retries: dict[tuple[Any, ...], Counter[str]] = {}
+    for record in batch.records:
+        requests.setdefault(_request_key(record), Counter()).update(_counts(record))
+        for worker, reason in record.retries:
+            key = (hour_of(record.ended_at), worker, reason.value)
+            retries.setdefault(key, Counter()).update(retries=1)
+    sql.add(connection, requests_hourly, _rows(requests_hourly.primary_key, requests))
+    sql.add(connection, retries_hourly, _rows(retries_hourly.primary_key, retries))
+    offset = {"gateway": batch.gateway, "offset_bytes": batch.end_bytes}
+    sql.replace(connection, spool_offsets, [offset])
+    return None
+
+
+def stored_offsets(connection: Connection) -> dict[str, int]:
+    """Return up to which byte each gateway's spool is booked."""
+    return {row.gateway: row.offset_bytes for row in connection.execute(select(spool_offsets))}
+
+
+def forget_spool(connection: Connection, gateway: str) -> None:
+    """Forget how far a spool was read: its file is gone or begins anew."""
+    connection.execute(delete(spool_offsets).where(spool_offsets.c.gateway == gateway))
+
+
+def add_costs(connection: Connection, costs: Iterable[CostRow]) -> None:
+    """Add money to the hours it was spent in."""
+    sums: Counter[tuple[UnixSeconds, str, str, str]] = Counter()
+    for cost in costs:
+        sums[hour_of(cost.hour_at), cost.worker, cost.profile, cost.part] += cost.nanos
+    rows = [
+        {"hour_at": hour_at, "worker": worker, "profile": profile, "part": part, "nanos": nanos}
+        for (hour_at, worker, profile, part), nanos in sums.items()
+    ]
+    sql.add(connection, cost_hourly, rows)
+
+
+def cost_between(
+    connection: Connection, start_at: UnixSeconds, end_at: UnixSeconds
+) -> list[CostRow]:
+    """Return the hours that begin in [start_at, end_at)."""
+    query = (
+        select(cost_hourly)
+        .where(cost_hourly.c.hour_at >= start_at, cost_hourly.c.hour_at < end_at)
+        .order_by(*cost_hourly.primary_key)
+    )
+    return [
+        CostRow(row.hour_at, row.worker, row.profile, row.part, row.nanos)
+        for row in connection.execute(query)
+    ]
+
+
+def spent_total(connection: Connection) -> Nanos:
+    """Return all money ever booked."""
+    return int(connection.execute(select(func.sum(cost_hourly.c.nanos))).scalar() or 0)
+
+
+def request_totals(connection: Connection) -> RequestTotals:
+    """Return requests by outcome and model, and retries by reason, since the ledger began."""
+    table = requests_hourly.c
+    sums = (table.requests, table.prompt_tokens, table.cached_tokens, table.completion_tokens)
+    requests = connection.execute(
+        select(table.outcome, table.model, *(func.sum(column) for column in sums))
+        .group_by(table.outcome, table.model)
+        .order_by(table.outcome, table.model)
+    )
+    retries = connection.execute(
+        select(retries_hourly.c.reason, func.sum(retries_hourly.c.retries))
+        .group_by(retries_hourly.c.reason)
+        .order_by(retries_hourly.c.reason)
+    )
+    return RequestTotals(
+        requests=tuple(
+            RequestTotal(RequestOutcome(outcome), model, *(int(count) for count in counts))
+            for outcome, model, *counts in requests
+        ),
+        retries=tuple((RetryReason(reason), int(count)) for reason, count in retries),
+    )
+
+
+def _request_key(record: RequestRecord) -> tuple[UnixSeconds, str, str, str, str]:
+    # Never the model asked for: clients could fill the table with names.
+    model = record.model_served or UNKNOWN_MODEL
+    return hour_of(record.ended_at), record.key, model, record.worker, record.outcome.value
+
+
+def _counts(record: RequestRecord) -> dict[str, int]:
+    usage = record.usage or Usage()
+    return {
+        "requests": 1,
+        "estimated": int(record.estimated),
+        "unmetered": int(record.usage is None),
+        "prompt_tokens": usage.prompt,
+        "cached_tokens": usage.cached,
+        "completion_tokens": usage.completion,
+        "retries": len(record.retries),
+    }
+
+
+def _rows(key: Iterable[Any], sums: dict[tuple[Any, ...], Counter[str]]) -> list[dict[str, Any]]:
+    names = [column.name for column in key]
+    return [dict(zip(names, values, strict=True)) | dict(counts) for values, counts in sums.items()]

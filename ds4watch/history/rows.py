@@ -1,0 +1,173 @@
+"""What goes into the state database and what comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from ds4watch.model.action import ActionPlan, ActionStatus, Hold, Refusal
+from ds4watch.model.alert import AlertState, Transition
+from ds4watch.model.money import Nanos
+from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason
+from ds4watch.model.worker import WorkerView
+
+
+class AuditKind(StrEnum):
+    """What an audit row is about."""
+
+    ALERT = "alert"
+    PLAN = "plan"
+    REFUSAL = "refusal"
+    OUTCOME = "outcome"
+    HOLD = "hold"
+    POLICY = "policy"
+    WORKER = "worker"
+    QUALITY = "quality"
+    OPERATOR = "operator"
+    DAEMON = "daemon"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One line of the story. `id` is set on rows that were read; `who` is empty for ourselves."""
+
+    at: UnixSeconds
+    kind: AuditKind
+    subject: str
+    summary: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    who: str = ""
+    id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CostRow:
+    """Money to add to, or the sum of, an hour of a worker; `part` says what it was spent on."""
+
+    hour_at: UnixSeconds
+    worker: str
+    profile: str
+    part: str
+    nanos: Nanos
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolBatch:
+    """Requests read from a gateway's spool between two byte offsets."""
+
+    gateway: str
+    start_bytes: int
+    end_bytes: int
+    records: tuple[RequestRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TickCommit:
+    """Everything that one tick decided; stored whole or not at all.
+
+    alerts: every alert there is now; those stored before and not among them are deleted. None
+        leaves the stored ones as they are.
+    carry: what cost accounting takes over to the next tick, opaque here. None: unchanged.
+    """
+
+    at: UnixSeconds
+    alerts: tuple[AlertState, ...] | None = None
+    transitions: tuple[Transition, ...] = ()
+    plans: tuple[ActionPlan, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    spools: tuple[SpoolBatch, ...] = ()
+    costs: tuple[CostRow, ...] = ()
+    workers: tuple[WorkerView, ...] = ()
+    carry: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What of a tick was not stored, because it was there before.
+
+    spools: gateways whose batch did not begin at the stored offset, with that offset.
+    """
+
+    duplicate_plans: tuple[str, ...] = ()
+    refused_spools: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRecord:
+    """An action and how far it got."""
+
+    plan: ActionPlan
+    status: ActionStatus
+    started_at: UnixSeconds | None = None
+    finished_at: UnixSeconds | None = None
+    took_seconds: float | None = None
+    detail: str = ""
+    after: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A transition that somebody has to be told of. `attempts` includes the one under way."""
+
+    id: int
+    kind: str
+    fingerprint: str
+    payload: Mapping[str, Any]
+    created_at: UnixSeconds
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTotal:
+    """Requests since the ledger began, of one outcome and model."""
+
+    outcome: RequestOutcome
+    model: str
+    requests: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTotals:
+    """What the gateway's counters go on from after a restart."""
+
+    requests: tuple[RequestTotal, ...] = ()
+    retries: tuple[tuple[RetryReason, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QualityRun:
+    """One comparison of a quantized profile with its reference. `value` is None if it failed."""
+
+    at: UnixSeconds
+    profile: str
+    reference: str
+    metric: str
+    value: float | None
+    prompts: int
+    tokens: int
+    took_seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredState:
+    """What a daemon goes on from. Alerts are unconfirmed.
+
+    actions: the unfinished ones (planned, running) and those in force (applied, verified, not
+        undone), oldest first. One that is RUNNING was running when the daemon died.
+    """
+
+    alerts: tuple[AlertState, ...] = ()
+    actions: tuple[ActionRecord, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    last_tick_at: UnixSeconds | None = None
+    policy: Mapping[str, Any] | None = None
+    policy_version: int = 0
+    carry: Mapping[str, Any] = field(default_factory=dict)
+    spool_offsets: Mapping[str, int] = field(default_factory=dict)

@@ -1,0 +1,52 @@
+"""Upserts that SQLite and PostgreSQL both understand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Table
+from sqlalchemy.dialects import postgresql, sqlite
+
+Insert = sqlite.Insert | postgresql.Insert
+
+
+def replace(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+    """Insert rows; one whose primary key exists takes the place of the stored one."""
+    _upsert(connection, table, rows, adding=False)
+
+
+def add(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+    """Insert rows; where the primary key exists, add the other columns to the stored ones."""
+    _upsert(connection, table, rows, adding=True)
+
+
+def insert_new(connection: Connection, table: Table, row: dict[str, Any]) -> bool:
+    """Insert a row unless its primary key exists, and return whether it was inserted."""
+    keys = [column.name for column in table.primary_key]
+    statement = _insert(connection, table).on_conflict_do_nothing(index_elements=keys)
+    return connection.execute(statement, row).rowcount > 0
+
+
+def _upsert(
+    connection: Connection, table: Table, rows: Sequence[dict[str, Any]], *, adding: bool
+) -> None:
+    if not rows:
+        return
+    statement = _insert(connection, table)
+    new = statement.excluded
+    changed = {
+        column.name: column + new[column.name] if adding else new[column.name]
+        for column in table.columns
+        if not column.primary_key
+    }
+    keys = [column.name for column in table.primary_key]
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=keys, set_=changed), list(rows)
+    )
+
+
+def _insert(connection: Connection, table: Table) -> Insert:
+    if connection.dialect.name == "postgresql":
+        return postgresql.insert(table)
+    return sqlite.insert(table)

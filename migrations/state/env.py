@@ -1,0 +1,15 @@
+"""Alembic's entry for state.db: works on the connection that ds4watch hands over."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from ds4watch.history.state_models import STATE
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=STATE,
+    # SQLite can roll back DDL, and the transaction is ours: a crash leaves the old schema.
+    transactional_ddl=True,
+)
+context.run_migrations()
