@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ds4watch.config.loader import load_profile, load_settings
+from ds4watch.config.loader import load_profile, load_section, load_settings
 from ds4watch.config.profile import Engine
-from ds4watch.config.settings import Settings
+from ds4watch.config.settings import Section, Settings
 from ds4watch.model.errors import ConfigError, Located
 
 FAULTS = [
@@ -162,6 +162,19 @@ def findings_in(text: str) -> tuple[Located, ...]:
     except ConfigError as error:
         return error.findings
     return ()
+
+
+class Leaf(Section):
+    length: int = 1
+
+
+class Tree(Section):
+    leaves: dict[str, Leaf]
+
+
+def test_a_key_is_guessed_within_a_mapping_of_sections_too() -> None:
+    with pytest.raises(ConfigError, match=r"leaves\.a\.lenght: unknown key .did you mean"):
+        load_section("leaves: {a: {lenght: 2}}", "f.yml", Tree)
 
 
 PROFILE = "name: a\nengine: sim\nserved_names: [a, b]\n"

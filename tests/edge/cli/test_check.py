@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.edge.cli.test_commands import ds4watch
+
+RULES = "groups:\n  - name: g\n    rules:\n      - alert: A\n        expr: ds4_queue_depth > 5\n"
+
+
+async def test_good_files_are_named_as_good(tmp_path: Path) -> None:
+    (tmp_path / "ds4watch.yml").write_text("rules: [a.yml]\n")
+    (tmp_path / "a.yml").write_text(RULES)
+    ended = await ds4watch("check", cwd=tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[0] == "ok  settings: ds4watch.yml"
+    assert lines[1] == "ok  workers: tiny-full, tiny-quantized"
+    assert "ok  rules" in lines
+
+
+async def test_faults_of_all_files_come_together_with_their_places(tmp_path: Path) -> None:
+    (tmp_path / "ds4watch.yml").write_text(
+        "rules: [a.yml]\npolicy: p.yml\nfleet: {workers: [{profile: gone}], profiles_dir: own}\n"
+    )
+    (tmp_path / "a.yml").write_text(RULES.replace("> 5", "> > 5"))
+    (tmp_path / "p.yml").write_text("dry_runn: true\n")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "bad.yml").write_text("name: bad\nengine: tgi\n")
+    ended = await ds4watch("check", cwd=tmp_path)
+    assert ended.code == 2
+    starts = [
+        "ds4watch: ds4watch.yml: fleet.workers: there is no profile gone",
+        "ds4watch: own/bad.yml:1: served_names: is missing",
+        "ds4watch: own/bad.yml:2: engine: must be one of 'vllm' or 'sim', got \"tgi\"",
+        "ds4watch: a.yml:",
+        "ds4watch: p.yml:1: dry_runn: unknown key (did you mean `dry_run`?)",
+    ]
+    lines = ended.err.splitlines()
+    assert len(lines) == len(starts), ended.err
+    for line, start in zip(lines, starts, strict=True):
+        assert line.startswith(start)
+
+    asked = await ds4watch("check", "--json", cwd=tmp_path)
+    assert asked.code == 2
+    assert len(json.loads(asked.out)["findings"]) == len(starts)
