@@ -1,0 +1,66 @@
+"""Boards as they come in from outside: a file or the control socket, read without trust."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from ds4watch.model.service_policy import Board, Limits
+
+log = logging.getLogger(__name__)
+
+
+def board_of(document: Any) -> Board | None:
+    """Return the board that a document holds, None (and a log line) if it holds none."""
+    try:
+        board = Board.from_json(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        log.warning("a board that cannot be read is ignored: %s: %s", type(error).__name__, error)
+        return None
+    if not _is_sound(board):
+        log.warning("a board with fields of the wrong type is ignored")
+        return None
+    return board
+
+
+def read_board(path: Path) -> Board | None:
+    """Return the board of the file, None if there is none or it cannot be read."""
+    try:
+        return board_of(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        log.warning("%s cannot be read, starting without a board: %s", path, error)
+        return None
+
+
+def _is_sound(board: Board) -> bool:
+    policy = board.policy
+    return (
+        all(_is_whole(number) for number in (board.version, policy.version, policy.level))
+        and isinstance(policy.lease_seconds, int | float)
+        and all(_are_texts(worker.id, worker.url, *worker.models) for worker in board.fleet.workers)
+        and all(
+            worker.load.kv_usage_ratio is None
+            or isinstance(worker.load.kv_usage_ratio, int | float)
+            for worker in board.fleet.workers
+        )
+        and all(_are_texts(key.name, key.sha256) for key in board.keys)
+        and _are_texts(*policy.excluded_workers)
+        and all(_are_sound_limits(limits) for limits in (policy.limits, *policy.ladder))
+    )
+
+
+def _are_sound_limits(limits: Limits) -> bool:
+    numbers = (limits.max_tokens_cap, limits.max_inflight, limits.shed_below_priority)
+    return all(number is None or (_is_whole(number) and number >= 0) for number in numbers)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _are_texts(*values: Any) -> bool:
+    return all(isinstance(value, str) for value in values)

@@ -1,0 +1,121 @@
+"""A request's way through the workers: choose, try, and on failure perhaps another."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from aiohttp import web
+
+from ds4watch.gateway.call import Call
+from ds4watch.gateway.headers import headers_for_worker
+from ds4watch.gateway.relay import AttemptError, Relay
+from ds4watch.gateway.replies import RefusedError, Reply, unavailable
+from ds4watch.gateway.state import GatewayState
+from ds4watch.model.usage import RequestOutcome, RetryReason
+from ds4watch.routing.choice import NoRoute, NoRouteReason, RouteDecision
+from ds4watch.routing.retry import Fail, next_step, status_of
+from ds4watch.shaping.request import Shaped
+
+log = logging.getLogger(__name__)
+
+_LAST_WORDS_SECONDS = 5.0
+
+
+class Forwarder:
+    """Tries workers until one answers or there is no sense in going on."""
+
+    def __init__(self, state: GatewayState, relay: Relay, *, max_attempts: int) -> None:
+        self._state = state
+        self._relay = relay
+        self._max_attempts = max_attempts
+
+    async def forward(
+        self, request: web.Request, call: Call, shaped: Shaped, payload: bytes
+    ) -> web.StreamResponse:
+        """Return the response for the client. Raises RefusedError, ClientGoneError."""
+        self._state.count_request()
+        headers = headers_for_worker(request.headers, call.id)
+        route = self._first_route(call, shaped.model)
+        tried: frozenset[str] = frozenset()
+        while True:
+            worker = route.worker
+            call.worker, call.model_served = worker.id, shaped.model
+            call.attempts += 1
+            try:
+                with self._state.inflight.attempt(worker.id):
+                    response = await self._relay.attempt(
+                        request, call, worker, shaped=shaped, payload=payload, headers=headers
+                    )
+            except AttemptError as error:
+                self._note_failure(worker.id, error)
+                tried |= {worker.id}
+                following = self._next_route(call, shaped.model, error, tried)
+                if following is None:
+                    return await self._give_up(call, error)
+                route = following
+            else:
+                self._state.reached(worker.id)
+                return response
+
+    def _first_route(self, call: Call, model: str) -> RouteDecision:
+        route = self._state.choose(model, frozenset())
+        if isinstance(route, RouteDecision):
+            return route
+        raise self._no_route(call, route, model)
+
+    def _next_route(
+        self, call: Call, model: str, error: AttemptError, tried: frozenset[str]
+    ) -> RouteDecision | None:
+        step = next_step(
+            error.failure,
+            attempt=call.attempts,
+            max_attempts=self._max_attempts,
+            bytes_sent=call.response is not None,
+            budget_left=self._state.has_retry_left(),
+        )
+        if isinstance(step, Fail):
+            return None
+        route = self._state.choose(model, tried)
+        if isinstance(route, NoRoute):
+            return None
+        self._state.spend_retry()
+        call.retries.append((call.worker, step.reason))
+        return route
+
+    def _note_failure(self, worker: str, error: AttemptError) -> None:
+        log.info("worker %s: %s: %s", worker, error.failure.reason, error)
+        if error.failure.reason is RetryReason.CONNECT:
+            self._state.unreachable(worker)
+
+    async def _give_up(self, call: Call, error: AttemptError) -> web.StreamResponse:
+        reply = _reply_for(error, call)
+        call.end(reply.status, RequestOutcome.UPSTREAM_ERROR)
+        if call.response is None:
+            return reply.response(call.own_headers())
+        # The client has its 200; an error event is the only honest end that is left.
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                await call.response.write(reply.event())
+                await call.response.write_eof()
+        return call.response
+
+    def _no_route(self, call: Call, route: NoRoute, model: str) -> RefusedError:
+        if route.reason is NoRouteReason.UNKNOWN_MODEL:
+            known = ", ".join(self._state.board.fleet.models()) or "none"
+            message = f"The model {model!r} does not exist. Models here: {known}"
+            return RefusedError(Reply(404, message, "model_not_found", param="model"))
+        log.info("request %s: no worker for %s: %s", call.id, model, route.reason)
+        return RefusedError(
+            unavailable(f"No worker can serve {model!r} now ({route.reason})", code="no_worker"),
+            outcome=RequestOutcome.UPSTREAM_ERROR,
+        )
+
+
+def _reply_for(error: AttemptError, call: Call) -> Reply:
+    reason = error.failure.reason
+    message = f"No worker could answer: {reason} after {call.attempts} attempt(s): {error}"
+    if reason is RetryReason.BUSY:
+        return unavailable(message, code="upstream_busy")
+    return Reply(status_of(error.failure), message, f"upstream_{reason}", kind="api_error")

@@ -1,0 +1,205 @@
+"""The gateway's routes."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+from typing import Any
+
+from aiohttp import web
+
+from ds4watch.access.keys import bearer_token, find_key
+from ds4watch.config.settings import GatewaySettings
+from ds4watch.gateway import headers as names
+from ds4watch.gateway import intake
+from ds4watch.gateway.call import Call
+from ds4watch.gateway.forward import Forwarder
+from ds4watch.gateway.relay import ClientGoneError, client_gone
+from ds4watch.gateway.replies import RefusedError, Reply, unavailable
+from ds4watch.gateway.spool import Spool
+from ds4watch.gateway.state import GatewayState
+from ds4watch.model.ports import Clock
+from ds4watch.model.usage import RequestOutcome
+from ds4watch.routing.admission import admit, priority_of
+from ds4watch.shaping.request import RequestKind, Shaped, shape
+
+_KINDS = {
+    "/v1/chat/completions": RequestKind.CHAT,
+    "/v1/completions": RequestKind.TEXT,
+}
+_MAX_MODEL_LENGTH = 256
+
+
+class Handlers:
+    """Takes requests in, answers them, books them."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        settings: GatewaySettings,
+        host: str,
+        state: GatewayState,
+        forwarder: Forwarder,
+        spool: Spool,
+        clock: Clock,
+    ) -> None:
+        self._name = name
+        self._settings = settings
+        self._needs_key = not is_loopback(host)
+        self._state = state
+        self._forwarder = forwarder
+        self._spool = spool
+        self._clock = clock
+
+    def application(self) -> web.Application:
+        """Return the aiohttp application."""
+        app = web.Application(client_max_size=self._settings.max_body_bytes)
+        app.router.add_get("/health", self.health)
+        app.router.add_get("/v1/models", self.models)
+        for path in _KINDS:
+            app.router.add_post(path, self.complete)
+        app.router.add_route("*", "/{path:.*}", self.unknown)
+        return app
+
+    async def health(self, _request: web.Request) -> web.Response:
+        """Tell how this gateway is; 503 once it drains."""
+        state = self._state
+        body = {
+            "status": "draining" if state.draining else "ok",
+            "gateway": self._name,
+            "board_version": state.board.version,
+            "policy_version": state.policy.version,
+            "level": state.policy.level,
+            "models": sorted(state.served),
+            "inflight": state.inflight.total,
+            "spool_dropped": self._spool.dropped,
+        }
+        return web.json_response(body, status=503 if state.draining else 200)
+
+    async def models(self, request: web.Request) -> web.Response:
+        """List the models of ready workers, in OpenAI's shape."""
+        call = self._call(request)
+        try:
+            self._authenticate(request, call)
+        except RefusedError as error:
+            return error.reply.response(_id_only(call))
+        since: dict[str, int] = {}
+        for worker in self._state.board.fleet.workers:
+            for model in worker.models:
+                if model in self._state.served:
+                    since[model] = min(since.get(model, int(worker.since)), int(worker.since))
+        data = [
+            {"id": model, "object": "model", "created": since[model], "owned_by": "ds4watch"}
+            for model in sorted(since)
+        ]
+        return web.json_response({"object": "list", "data": data}, headers=_id_only(call))
+
+    async def unknown(self, request: web.Request) -> web.Response:
+        """Say in OpenAI's shape that there is nothing here."""
+        call = self._call(request)
+        path = request.path[:200]
+        if path in _KINDS or path in {"/v1/models", "/health"}:
+            reply = Reply(405, f"{request.method} is not allowed on {path}", "method_not_allowed")
+        else:
+            reply = Reply(404, f"There is nothing at {path}", "not_found")
+        return reply.response(_id_only(call))
+
+    async def complete(self, request: web.Request) -> web.StreamResponse:
+        """Answer a completion request and book it, however it ends."""
+        call = self._call(request)
+        try:
+            response = await self._complete(request, call)
+        except RefusedError as error:
+            call.end(error.reply.status, error.outcome)
+            response = error.reply.response(call.own_headers())
+        except ClientGoneError:
+            client_gone(call)
+            response = call.response or web.Response(status=call.status)
+        except asyncio.CancelledError:
+            if not self._state.cut_off:
+                client_gone(call)
+            raise
+        finally:
+            self._book(call)
+        if self._state.draining:
+            response.force_close()
+        return response
+
+    async def _complete(self, request: web.Request, call: Call) -> web.StreamResponse:
+        self._authenticate(request, call)
+        raw = await intake.read_body(request, max_bytes=self._settings.max_body_bytes)
+        body = intake.parse(raw)
+        model = body.get("model")
+        call.model_asked = model[:_MAX_MODEL_LENGTH] if isinstance(model, str) else ""
+        kind = _KINDS[call.path]
+        intake.check(body, chat=kind is RequestKind.CHAT)
+        self._admit(request, call)
+        with self._state.inflight.request():
+            shaped = self._shape(body, kind, call)
+            payload = _dump(shaped.body) if shaped.changed else raw
+            return await self._forwarder.forward(request, call, shaped, payload)
+
+    def _call(self, request: web.Request) -> Call:
+        return Call(
+            id=names.request_id_of(request.headers.get(names.REQUEST_ID)),
+            path=request.path,
+            started_at=self._clock.monotonic(),
+        )
+
+    def _authenticate(self, request: web.Request, call: Call) -> None:
+        keys = self._state.board.keys
+        if not keys and not self._needs_key:
+            return
+        token = bearer_token(request.headers.get("Authorization"))
+        key = find_key(keys, token) if token is not None else None
+        if key is None:
+            message = "An API key is needed: Authorization: Bearer <key>"
+            if not keys:
+                message = "No API key is set up, and off loopback every request needs one"
+            kind = "authentication_error"
+            raise RefusedError(Reply(401, message, "invalid_api_key", kind=kind))
+        call.key = key.name
+
+    def _admit(self, request: web.Request, call: Call) -> None:
+        call.level = self._state.policy.level
+        shed = admit(
+            self._state.policy.limits,
+            inflight=self._state.inflight.total,
+            max_inflight=self._settings.max_inflight,
+            processes=self._settings.processes,
+            priority=priority_of(request.headers.get(names.PRIORITY)),
+        )
+        if shed is not None:
+            reply = unavailable(f"Too much load now ({shed}); try again", code="overloaded")
+            raise RefusedError(reply, outcome=RequestOutcome.SHED)
+
+    def _shape(self, body: dict[str, Any], kind: RequestKind, call: Call) -> Shaped:
+        shaped = shape(body, self._state.policy, kind, served=self._state.served)
+        call.stream = shaped.stream
+        call.degraded = shaped.degraded
+        return shaped
+
+    def _book(self, call: Call) -> None:
+        self._state.requests_total += 1
+        now, ended_at = self._clock.monotonic(), self._clock.now()
+        self._spool.append(
+            lambda seq: call.record(gateway=self._name, seq=seq, now=now, ended_at=ended_at)
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address to bind is reachable from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _id_only(call: Call) -> dict[str, str]:
+    return {names.REQUEST_ID: call.id}
+
+
+def _dump(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()

@@ -1,0 +1,66 @@
+"""Answers of the gateway's own, in OpenAI's shape."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+
+from ds4watch.model.errors import Ds4watchError
+from ds4watch.model.usage import RequestOutcome
+
+RETRY_AFTER_SECONDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An error as the client reads it."""
+
+    status: int
+    message: str
+    code: str
+    kind: str = "invalid_request_error"
+    param: str | None = None
+
+    def body(self) -> dict[str, Any]:
+        """Return the JSON body."""
+        return {
+            "error": {
+                "message": self.message,
+                "type": self.kind,
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+    def event(self) -> bytes:
+        """Return the server-sent events that end a stream whose 200 is out already."""
+        return f"data: {json.dumps(self.body())}\n\ndata: [DONE]\n\n".encode()
+
+    def response(self, headers: dict[str, str]) -> web.Response:
+        """Return the HTTP response."""
+        extra: dict[str, str] = {}
+        if self.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            extra["Retry-After"] = str(RETRY_AFTER_SECONDS)
+        if self.status == HTTPStatus.UNAUTHORIZED:
+            extra["WWW-Authenticate"] = "Bearer"
+        return web.json_response(self.body(), status=self.status, headers=headers | extra)
+
+
+class RefusedError(Ds4watchError):
+    """A request is not forwarded; the client is told why."""
+
+    def __init__(
+        self, reply: Reply, *, outcome: RequestOutcome = RequestOutcome.CLIENT_ERROR
+    ) -> None:
+        super().__init__(reply.message)
+        self.reply = reply
+        self.outcome = outcome
+
+
+def unavailable(message: str, *, code: str) -> Reply:
+    """Return a 503: nothing is wrong with the request, and later it may be served."""
+    return Reply(503, message, code, kind="service_unavailable_error")

@@ -1,0 +1,138 @@
+"""A gateway put together, served and drained."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from ds4watch.config.settings import GatewaySettings
+from ds4watch.gateway.boards import read_board
+from ds4watch.gateway.control import ControlClient
+from ds4watch.gateway.forward import Forwarder
+from ds4watch.gateway.handlers import Handlers
+from ds4watch.gateway.relay import Relay, session_of
+from ds4watch.gateway.spool import Spool
+from ds4watch.gateway.state import GatewayState
+from ds4watch.model.ports import Clock
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 1024
+_CLOSE_SECONDS = 0.5
+_DRAIN_LOOK_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayOptions:
+    """What one gateway process is told at its start. Port 0 picks a free one."""
+
+    name: str
+    state_dir: Path
+    host: str
+    port: int
+    settings: GatewaySettings
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A gateway that listens."""
+
+    port: int
+    state: GatewayState
+
+
+@asynccontextmanager
+async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Serving]:
+    """Serve until the block ends, then drain. Raises OSError if the port cannot be had."""
+    settings = options.settings
+    state = GatewayState(
+        clock=clock,
+        draw=random.SystemRandom().random,
+        retry_budget_ratio=settings.retry_budget_ratio,
+    )
+    board = read_board(options.state_dir / "board.json")
+    if board is not None:
+        state.apply(board)
+    async with AsyncExitStack() as stack:
+        spool = await stack.enter_async_context(_spooling(options))
+        session = await stack.enter_async_context(session_of(settings))
+        forwarder = Forwarder(
+            state, Relay(session, settings, clock), max_attempts=settings.max_attempts
+        )
+        handlers = Handlers(
+            options.name,
+            settings=settings,
+            host=options.host,
+            state=state,
+            forwarder=forwarder,
+            spool=spool,
+            clock=clock,
+        )
+        control = ControlClient(options.name, options.state_dir / "control.sock", state)
+        await stack.enter_async_context(_running(control))
+        port = await stack.enter_async_context(_listening(options, handlers, state))
+        log.info("gateway %s listening on http://%s:%s", options.name, options.host, port)
+        yield Serving(port=port, state=state)
+
+
+@asynccontextmanager
+async def _spooling(options: GatewayOptions) -> AsyncIterator[Spool]:
+    spool = Spool(options.state_dir / "spool" / f"{options.name}.jsonl")
+    task = asyncio.create_task(spool.run())
+    try:
+        yield spool
+    finally:
+        spool.close()
+        await task
+
+
+@asynccontextmanager
+async def _running(control: ControlClient) -> AsyncIterator[None]:
+    task = asyncio.create_task(control.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@asynccontextmanager
+async def _listening(
+    options: GatewayOptions, handlers: Handlers, state: GatewayState
+) -> AsyncIterator[int]:
+    runner = web.AppRunner(
+        handlers.application(),
+        access_log=None,
+        handler_cancellation=True,  # a client that leaves frees its worker at once
+        shutdown_timeout=_CLOSE_SECONDS,
+    )
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, options.host, options.port, reuse_port=True, backlog=_BACKLOG)
+        await site.start()
+        yield int(runner.addresses[0][1])
+        state.draining = True
+        await site.stop()
+        await _drained(state, options.settings.drain_seconds)
+    finally:
+        await runner.cleanup()
+
+
+async def _drained(state: GatewayState, seconds: float) -> None:
+    """Wait until no request is open, `seconds` at most."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while state.inflight.total:  # noqa: ASYNC110 - looked at once, at the very end
+                await asyncio.sleep(_DRAIN_LOOK_SECONDS)
+    state.cut_off = True
+    if state.inflight.total:
+        log.warning("%s requests are still open after the drain: cut off", state.inflight.total)
