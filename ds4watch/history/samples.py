@@ -28,7 +28,8 @@ _log = logging.getLogger(__name__)
 BUSY_TIMEOUT_SECONDS = 0.4
 """Under the scrape interval: a locked file makes samples wait, not the scrape loop."""
 WAITING_RESULTS = 20_000
-_ROWS_PER_TRANSACTION = 1000
+_ROWS_PER_TRANSACTION = 200
+"""Keeps a transaction under 50 ms even if each row is a keyframe of a new target."""
 _QUICK_CHECK_BYTES = 32 << 20
 
 
@@ -39,6 +40,14 @@ class _Batch:
     target_ids: dict[Target, int]
     columns: dict[int, ColumnState]
     schemas: list[Schema]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What the file knew when it was opened."""
+
+    schemas: list[Schema]
+    target_ids: dict[Target, int]
 
 
 class SampleStore:
@@ -53,17 +62,17 @@ class SampleStore:
         database: Database,
         clock: Clock,
         *,
-        schemas: SchemaTable,
+        stored: _Stored,
         waiting_results: int = WAITING_RESULTS,
     ) -> None:
         self.lost_rows = 0
         self._database = database
         self._clock = clock
-        self._schemas = schemas
+        self._schemas = SchemaTable(stored.schemas)
         self._waiting: deque[ScrapeResult] = deque()
         self._waiting_results = waiting_results
         self._failing = False
-        self._target_ids: dict[Target, int] = {}
+        self._target_ids = stored.target_ids
         self._columns: dict[int, ColumnState] = {}
 
     @classmethod
@@ -81,11 +90,11 @@ class SampleStore:
         """
         tuning = Tuning(synchronous="NORMAL", busy_timeout_seconds=busy_timeout_seconds)
         try:
-            database, schemas = _opened(path, tuning)
+            database, stored = _opened(path, tuning)
         except CorruptError as error:
             set_aside(path, clock.now(), str(error))
-            database, schemas = _opened(path, tuning)
-        return cls(database, clock, schemas=SchemaTable(schemas), waiting_results=waiting_results)
+            database, stored = _opened(path, tuning)
+        return cls(database, clock, stored=stored, waiting_results=waiting_results)
 
     def intern(self, series: tuple[SeriesKey, ...]) -> Schema:
         """Return the schema of a page. Its number outlives restarts once it was appended."""
@@ -178,13 +187,9 @@ class SampleStore:
 
     def _target_id(self, connection: Connection, target: Target, batch: _Batch) -> int:
         known = self._target_ids.get(target) or batch.target_ids.get(target)
-        if known is not None:
-            return known
-        stored = sample_rows.stored_targets(connection, target.name)
-        ids = {value: number for number, value in stored.items()}
-        found = ids.get(target) or sample_rows.insert_target(connection, target)
-        batch.target_ids[target] = found
-        return found
+        if known is None:
+            known = batch.target_ids[target] = sample_rows.insert_target(connection, target)
+        return known
 
     def _pack(self, target_id: int, result: ScrapeResult, batch: _Batch) -> PackedRow:
         state = batch.columns.get(target_id) or self._columns.get(target_id)
@@ -266,17 +271,18 @@ def _names(path: Path, stamp: str) -> Iterator[Path]:
         yield path.with_name(f"{path.name}.corrupt-{stamp}-{number}")
 
 
-def _opened(path: Path, tuning: Tuning) -> tuple[Database, list[Schema]]:
+def _opened(path: Path, tuning: Tuning) -> tuple[Database, _Stored]:
     database = Database(path, Which.SAMPLES, tuning)
     try:
         with database.reading() as connection:
             if path.stat().st_size <= _QUICK_CHECK_BYTES:
                 _quick_check(connection)
             schemas = sample_rows.stored_schemas(connection)
+            targets = sample_rows.stored_targets(connection)
     except BaseException:
         database.dispose()
         raise
-    return database, schemas
+    return database, _Stored(schemas, {target: number for number, target in targets.items()})
 
 
 def _quick_check(connection: Connection) -> None:
