@@ -9,7 +9,7 @@ from aiohttp import web
 from ds4watch.gateway import headers as names
 from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason, Usage
 
-CLIENT_GONE_STATUS = 499
+_CLIENT_GONE_STATUS = 499
 """nginx's number for a client that closed before its answer; never sent, only booked."""
 
 
@@ -41,6 +41,10 @@ class Call:
         """Note how it ended."""
         self.status = status
         self.outcome = outcome
+
+    def gone(self) -> None:
+        """Note that the client left before its answer was whole; what it got stays booked."""
+        self.end(_CLIENT_GONE_STATUS, RequestOutcome.CLIENT_GONE)
 
     def own_headers(self) -> dict[str, str]:
         """Return the headers that every answer carries; no worker where none was tried."""

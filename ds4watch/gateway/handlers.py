@@ -15,7 +15,7 @@ from ds4watch.gateway import headers as names
 from ds4watch.gateway import intake
 from ds4watch.gateway.call import Call
 from ds4watch.gateway.forward import Forwarder
-from ds4watch.gateway.relay import ClientGoneError, client_gone
+from ds4watch.gateway.relay import ClientGoneError
 from ds4watch.gateway.replies import RefusedError, Reply, unavailable
 from ds4watch.gateway.spool import Spool
 from ds4watch.gateway.state import GatewayState
@@ -115,11 +115,11 @@ class Handlers:
             call.end(error.reply.status, error.outcome)
             response = error.reply.response(call.own_headers())
         except ClientGoneError:
-            client_gone(call)
+            call.gone()
             response = call.response or web.Response(status=call.status)
         except asyncio.CancelledError:
             if not self._state.cut_off:
-                client_gone(call)
+                call.gone()
             raise
         finally:
             self._book(call)

@@ -11,7 +11,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from ds4watch.config.settings import GatewaySettings
-from ds4watch.gateway.call import CLIENT_GONE_STATUS, Call
+from ds4watch.gateway.call import Call
 from ds4watch.gateway.headers import headers_for_client
 from ds4watch.model.errors import Ds4watchError, EdgeReason, UpstreamError
 from ds4watch.model.ports import Clock
@@ -159,11 +159,6 @@ class Relay:
             call.response = web.StreamResponse(status=200, headers=headers)
             await _guarded(call.response.prepare(request))
         await _guarded(call.response.write(data))
-
-
-def client_gone(call: Call) -> None:
-    """Note that the client left before its answer was whole; what it got stays booked."""
-    call.end(CLIENT_GONE_STATUS, RequestOutcome.CLIENT_GONE)
 
 
 def session_of(settings: GatewaySettings) -> aiohttp.ClientSession:
