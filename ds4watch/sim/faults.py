@@ -1,0 +1,140 @@
+"""Faults that can be switched while a worker runs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from ds4watch.model.errors import ConfigError, Located
+
+OOM_MESSAGE = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+    "capacity of 79.25 GiB of which 1.12 GiB is free. Including non-PyTorch memory, this process "
+    "has 78.12 GiB memory in use. Of the allocated memory 76.90 GiB is allocated by PyTorch, and "
+    "512.00 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is "
+    "large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
+)
+
+
+class Fault(StrEnum):
+    """What can go wrong. `slow` and `http_500` take a value: a factor, and a share of requests."""
+
+    HANG = "hang"
+    HTTP_500 = "http_500"
+    SLOW = "slow"
+    CRASH = "crash"
+    OOM_AT_START = "oom_at_start"
+    COUNTERS_RESET = "counters_reset"
+    MALFORMED_METRICS = "malformed_metrics"
+    METRICS_500 = "metrics_500"
+    METRICS_EMPTY = "metrics_empty"
+    HALF_METRICS = "half_metrics"
+
+
+_DEFAULTS = {Fault.SLOW: 10.0, Fault.HTTP_500: 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSwitch:
+    """A fault as asked for on the command line or over HTTP."""
+
+    fault: Fault
+    value: float
+
+
+def parse_fault(text: str) -> FaultSwitch:
+    """Read `name` or `name=value`. Raises ConfigError."""
+    name, _, value = text.partition("=")
+    try:
+        return switch(name, float(value) if value else None)
+    except ValueError as error:
+        raise ConfigError(
+            Located(str(error), field="--fault", mend=f"known: {', '.join(Fault)}")
+        ) from error
+
+
+def switch(name: str, value: float | None) -> FaultSwitch:
+    """Return a switch with the fault's own default value. Raises ValueError."""
+    if name not in set(Fault):
+        message = f"there is no fault {name!r}"
+        raise ValueError(message)
+    fault = Fault(name)
+    value = _DEFAULTS.get(fault, 1.0) if value is None else value
+    if fault is Fault.SLOW and not value > 0:
+        message = f"slow needs a factor above 0, not {value}"
+        raise ValueError(message)
+    if fault is Fault.HTTP_500 and not 0 <= value <= 1:
+        message = f"http_500 needs a share between 0 and 1, not {value}"
+        raise ValueError(message)
+    return FaultSwitch(fault, value)
+
+
+class Faults:
+    """The faults of one worker that are on."""
+
+    def __init__(self, initial: tuple[FaultSwitch, ...] = ()) -> None:
+        self._values = {item.fault: item.value for item in initial}
+        self._failing_share = 0.0
+        self._not_hung = asyncio.Event()
+        self._settle()
+
+    def has(self, fault: Fault) -> bool:
+        """Tell whether a fault is on."""
+        return fault in self._values
+
+    def set(self, item: FaultSwitch, *, on: bool) -> None:
+        """Switch one fault."""
+        if on:
+            self._values[item.fault] = item.value
+        else:
+            self._values.pop(item.fault, None)
+        self._settle()
+
+    def _settle(self) -> None:
+        if self.has(Fault.HANG):
+            self._not_hung.clear()
+        else:
+            self._not_hung.set()
+
+    @property
+    def is_hung(self) -> bool:
+        """Tell whether generation hangs."""
+        return not self._not_hung.is_set()
+
+    async def until_not_hung(self) -> None:
+        """Wait while `hang` is on."""
+        await self._not_hung.wait()
+
+    @property
+    def slowness(self) -> float:
+        """Factor on the duration of each step."""
+        return self._values.get(Fault.SLOW, 1.0)
+
+    def next_request_fails(self) -> bool:
+        """Tell whether `http_500` takes this request: evenly spread, so that 0.5 is each second."""
+        self._failing_share += self._values.get(Fault.HTTP_500, 0.0)
+        if self._failing_share < 1.0:
+            return False
+        self._failing_share -= 1.0
+        return True
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """List all faults, on or off."""
+        return [
+            {"fault": str(fault), "on": fault in self._values, "value": self._values.get(fault)}
+            for fault in Fault
+        ]
+
+
+def spoil(fault: Fault, page: bytes) -> bytes:
+    """Return the metrics page as a fault leaves it."""
+    if fault is Fault.METRICS_EMPTY:
+        return b""
+    if fault is Fault.HALF_METRICS:
+        return page[: len(page) // 2]
+    lines = page.split(b"\n")
+    lines[len(lines) // 3] = b'vllm:num_requests_running{engine="0",model_name=} not a number'
+    lines[len(lines) // 2] = b"}}} \xff\xfe"
+    return b"\n".join(lines)
