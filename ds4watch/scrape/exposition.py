@@ -1,8 +1,9 @@
 """Reads metrics pages: every line once with prometheus-client's parser, then by comparison.
 
 From one scrape to the next only the number at a line's end changes. So what the library made of a
-line is kept under the line's bytes up to the last space, and a page whose lines have not moved is
-read by comparing lines and calling float() on the ends of those that differ.
+line is kept under the line's bytes up to the last space, for all targets together since workers of
+one kind show the same lines; and a page whose lines have not moved is read by comparing lines and
+calling float() on the ends of those that differ.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _EOF = b"# EOF"
 _CREATED = "_created"
 _SUFFIXES_BESIDE_CREATED = ("_total", "_count", "_sum", "_bucket")
 _NO_COLUMN = -1
+_MAX_SEEN_LINES = 50_000
+"""Lines kept over all targets; past it all are read anew: passing labels must not pile up."""
 
 
 class SchemaInterner(Protocol):
@@ -72,12 +75,12 @@ _ODD = _Line(key=None, odd=True)
 class _Known:
     """The last page of a target, split, and what its lines are.
 
-    keys: for each line the series, if the line is plain; else None.
+    plain: for each line whether its prefix stands for its series (see _Line).
     columns: for each line its place in `page.values`, or _NO_COLUMN.
     """
 
     lines: Sequence[bytes]
-    keys: Sequence[SeriesKey | None]
+    plain: Sequence[bool]
     columns: Sequence[int]
     page: Page
 
@@ -88,6 +91,7 @@ class PageReader:
     def __init__(self, schemas: SchemaInterner) -> None:
         self._schemas = schemas
         self._known: dict[str, _Known] = {}
+        self._seen: dict[bytes, SeriesKey] = {}
 
     def read(self, body: bytes, content_type: str, target: str) -> Page:
         """Read a page of `target`. Lines that cannot be read are counted and left out.
@@ -101,7 +105,7 @@ class PageReader:
         values = _read_again(known, lines) if known else None
         if known is not None and values is not None:
             page = known.page._replace(values=values, mislabelled=mislabelled)
-            self._known[target] = _Known(lines, known.keys, known.columns, page)
+            self._known[target] = _Known(lines, known.plain, known.columns, page)
         else:
             known = self._read_anew(known, lines)
             page = known.page._replace(mislabelled=mislabelled)
@@ -117,8 +121,9 @@ class PageReader:
         self._known.pop(target, None)
 
     def _read_anew(self, known: _Known | None, lines: Sequence[bytes]) -> _Known:
-        table = _table_of(known) if known else {}
-        read = [_read_line(line, table) for line in lines]
+        if len(self._seen) > _MAX_SEEN_LINES:
+            self._seen.clear()
+        read = [_read_line(line, self._seen) for line in lines]
         columns, series = _columns_of(read)
         odd = sum(line.odd for line in read)
         if odd and not any(line.key for line in read):
@@ -130,7 +135,7 @@ class PageReader:
         values = np.array([line.value for line in compress(read, used)], dtype=np.float64)
         keys = [line.key for line in read if line.key]
         page = Page(schema, values, odd, duplicates=len(keys) - len(set(keys)))
-        return _Known(lines, _plain_keys(read, columns, schema), columns, page)
+        return _Known(lines, [line.plain for line in read], columns, page)
 
 
 def _is_mislabelled(body: bytes, content_type: str) -> bool:
@@ -154,7 +159,7 @@ def _read_again(known: _Known, lines: Sequence[bytes]) -> FloatArray | None:
     values = known.page.values.copy()
     for index in compress(range(len(lines)), map(ne, lines, known.lines)):
         prefix, _, token = lines[index].rpartition(b" ")
-        if known.keys[index] is None or prefix != known.lines[index].rpartition(b" ")[0]:
+        if not known.plain[index] or prefix != known.lines[index].rpartition(b" ")[0]:
             return None
         value = _number(token)
         if value is None:
@@ -164,17 +169,13 @@ def _read_again(known: _Known, lines: Sequence[bytes]) -> FloatArray | None:
     return values
 
 
-def _table_of(known: _Known) -> dict[bytes, SeriesKey]:
-    pairs = zip(known.lines, known.keys, strict=True)
-    return {line.rpartition(b" ")[0]: key for line, key in pairs if key is not None}
-
-
-def _read_line(line: bytes, table: dict[bytes, SeriesKey]) -> _Line:
+def _read_line(line: bytes, seen: dict[bytes, SeriesKey]) -> _Line:
+    """Read one line, from `seen` if it can be; add it to `seen` if it is plain."""
     text = line.strip()
     if not text or text.startswith(b"#"):
         return _NOTHING
     prefix, _, token = line.rpartition(b" ")
-    key = table.get(prefix)
+    key = seen.get(prefix)
     value = _number(token)
     if key is not None and value is not None:
         return _Line(key, value, plain=True)
@@ -183,7 +184,10 @@ def _read_line(line: bytes, table: dict[bytes, SeriesKey]) -> _Line:
         return _ODD
     alone = sample.timestamp is None and sample.exemplar is None
     plain = alone and value is not None and _same(value, sample.value) and bool(prefix)
-    return _Line(SeriesKey(sample.name, labels_of(sample.labels)), float(sample.value), plain)
+    key = SeriesKey(sample.name, labels_of(sample.labels))
+    if plain:
+        seen[prefix] = key
+    return _Line(key, float(sample.value), plain)
 
 
 def _parse(text: bytes) -> ParsedSample | None:
@@ -234,14 +238,3 @@ def _is_created(name: str, names: set[str]) -> bool:
         return False
     base = name.removesuffix(_CREATED)
     return base in names or any(base + suffix in names for suffix in _SUFFIXES_BESIDE_CREATED)
-
-
-def _plain_keys(
-    read: Sequence[_Line], columns: Sequence[int], schema: Schema
-) -> list[SeriesKey | None]:
-    """Return the series of the plain lines; the schema's own objects where it has them."""
-    keys: list[SeriesKey | None] = []
-    for line, column in zip(read, columns, strict=True):
-        key = line.key if column == _NO_COLUMN else schema.series[column]
-        keys.append(key if line.plain else None)
-    return keys

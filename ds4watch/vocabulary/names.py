@@ -117,6 +117,12 @@ FLEET_SIGNALS = (
         "reference",
         "metric",
     ),
+    _gauge(
+        "ds4_rule_evaluation_failed",
+        "1 for a rule that could not be evaluated last time; its alerts stay as they are.",
+        "group",
+        "rule",
+    ),
     _gauge("ds4_gpu_memory_used_bytes", "GPU memory in use, from NVML.", "gpu", "uuid"),
     _gauge("ds4_gpu_memory_total_bytes", "GPU memory there is, from NVML.", "gpu", "uuid"),
 )

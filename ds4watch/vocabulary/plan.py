@@ -68,7 +68,7 @@ class SignalPlan:
 
 
 def plan_for(schema: Schema) -> SignalPlan:
-    """Compile the plan of a schema. Costs about a millisecond: keep it by `schema.id`."""
+    """Compile the plan of a schema. Costs milliseconds: keep it by `schema.id`."""
     columns = _engine_columns(schema.series)
     found: dict[Combine, list[tuple[Reading, list[int], list[float]]]] = {
         Combine.SUM: [],
