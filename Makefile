@@ -1,0 +1,98 @@
+# How a checkout of ds4watch is run, tested and measured. `make help` lists the targets.
+# Virtual environments are made once, and anew when their lock file has changed.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+export PYTHON
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+PY := .venv/bin/python
+GPUS := $(shell nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+IS_ROOT := $(filter 0,$(shell id -u))
+VLLM_LOCK := $(if $(filter-out 0,$(GPUS)),requirements-vllm-cuda.lock,requirements-vllm.lock)
+
+# the checkout's path is part of the key: a moved virtual environment does not work
+key = $(shell { pwd; cat $(1); } | sha256sum | cut -c1-12)
+RUN_READY := .venv/.run-$(call key,requirements.lock pyproject.toml)
+DEV_READY := .venv/.dev-$(call key,requirements-dev.lock pyproject.toml)
+# an interpreter that has vLLM already is taken as it is
+VLLM_READY := $(if $(DS4WATCH_VLLM_PYTHON),,.venv-vllm/.ready-$(call key,$(VLLM_LOCK)))
+
+.PHONY: help run vllm test test-fast test-long bench lint clean distclean
+
+help: ## list the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
+
+run: $(RUN_READY) $(if $(SIM),,$(VLLM_READY)) ## run ds4watch with two small vLLM workers; SIM=1: simulated ones; ARGS=… for `ds4watch up`
+	@exec .venv/bin/ds4watch up $(if $(SIM),--sim) $(ARGS)
+
+vllm: $(VLLM_READY) ## make .venv-vllm; PIP_ARGS=… goes to pip
+
+test: $(DEV_READY) $(VLLM_READY) ## all checks and tests, on the real vLLM too
+	@.ci/packages
+	$(MAKE) lint
+	DS4WATCH_REQUIRE_ALL=$(if $(IS_ROOT),1) $(PY) -m pytest $(ARGS)
+
+test-fast: $(DEV_READY) ## what takes seconds
+	@$(PY) -m pytest -q -m "not vllm and not slow" $(ARGS)
+
+test-long: $(DEV_READY) $(VLLM_READY) ## all tests, with thousands of generated examples for each property
+	@DS4WATCH_REQUIRE_ALL=$(if $(IS_ROOT),1) $(PY) -m pytest --hypothesis-profile=long --timeout=1800 $(ARGS)
+
+bench: $(DEV_READY) ## measure
+	@for file in benchmarks/[a-z]*.py; do
+	  [ -e "$$file" ] || { echo "no benchmarks yet"; break; }
+	  echo "== $$file"
+	  $(PY) "$$file"
+	done
+
+lint: $(DEV_READY) ## style, types, layers, dead code
+	@.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	.venv/bin/vulture
+
+clean: ## remove caches and build results
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
+
+distclean: clean ## remove the virtual environments too
+	@rm -rf .venv .venv-vllm
+
+define make_venv
+$(PY) -m pip --version >/dev/null 2>&1 || { python=$$(.ci/python); "$$python" -m venv --clear .venv; }
+endef
+
+$(RUN_READY):
+	@$(make_venv)
+	$(PY) -m pip install -r requirements.lock
+	$(PY) -m pip install --no-deps -e .
+	rm -f .venv/.run-*
+	touch $@
+
+# the development lock holds all of requirements.lock
+$(DEV_READY):
+	@$(make_venv)
+	$(PY) -m pip install -r requirements-dev.lock
+	$(PY) -m pip install --no-deps -e .
+	rm -f .venv/.run-* .venv/.dev-*
+	touch $(RUN_READY) $@
+
+ifneq ($(VLLM_READY),)
+$(VLLM_READY):
+	@echo "vLLM goes into .venv-vllm, as $(VLLM_LOCK) says: once, some minutes, over 3 GB of disk."
+	python=$$(.ci/python)
+	"$$python" -m venv --clear .venv-vllm
+	.venv-vllm/bin/python -m pip install --no-deps $(PIP_ARGS) -r $(VLLM_LOCK)
+	.venv-vllm/bin/python -c "import torch" || {
+	  echo "This torch does not load. Without a GPU it has to be the CPU build; PIP_ARGS tells pip where: make vllm PIP_ARGS='--extra-index-url …'." >&2
+	  exit 1
+	}
+	touch $@
+endif
