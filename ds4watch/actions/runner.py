@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from ds4watch.model.action import ActionKind, ActionPlan, ActionStatus, Outcome
 from ds4watch.model.errors import EdgeError
@@ -23,15 +24,25 @@ class ActionLog(Protocol):
         """Take the oldest planned action; from then on it is ours. None if there is none."""
         ...
 
-    async def finish_action(self, outcome: Outcome) -> None:
-        """Write how it ended, with an audit row."""
+    async def finish_action(
+        self, outcome: Outcome, *, policy: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Write how it ended and the policy that came of it; False if it was not under way."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How an action ended, and the service policy document in force after it."""
+
+    outcome: Outcome
+    policy: Mapping[str, Any] | None = None
 
 
 class Handler(Protocol):
     """One kind of action."""
 
-    async def run(self, plan: ActionPlan) -> Outcome:
+    async def run(self, plan: ActionPlan) -> Done:
         """Do it. Raises EdgeError if an outside system failed."""
         ...
 
@@ -92,19 +103,20 @@ class Runner:
         try:
             while (plan := await self._actions.claim_action(self._clock.now())) is not None:
                 try:
-                    await self._actions.finish_action(await self._carry_out(plan))
+                    done = await self._carry_out(plan)
+                    await self._actions.finish_action(done.outcome, policy=done.policy)
                 finally:
                     self._in_flight.pop(plan.id, None)
         except EdgeError as error:
             log.warning("actions wait: %s", error)
 
-    async def _carry_out(self, plan: ActionPlan) -> Outcome:
+    async def _carry_out(self, plan: ActionPlan) -> Done:
         try:
-            outcome = await self._handlers[plan.kind].run(plan)
+            done = await self._handlers[plan.kind].run(plan)
         except EdgeError as error:
-            outcome = self._outcome(plan, ActionStatus.FAILED, str(error))
-        log.info("action %s: %s, %s", plan.id, outcome.status.value, outcome.detail)
-        return outcome
+            done = Done(self._outcome(plan, ActionStatus.FAILED, str(error)))
+        log.info("action %s: %s, %s", plan.id, done.outcome.status.value, done.outcome.detail)
+        return done
 
     def _outcome(self, plan: ActionPlan, status: ActionStatus, detail: str) -> Outcome:
         return Outcome(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ds4watch.actions.runner import Done
 from ds4watch.model.action import ActionPlan, ActionStatus, Outcome
 from ds4watch.model.ports import Clock
 from ds4watch.model.service_policy import Limits, ServicePolicy
@@ -35,12 +36,12 @@ class SetLevel:
         """Return whether the policy in force is the plan's."""
         return bool(self._board.policy().version == plan.parameters["version"])
 
-    async def run(self, plan: ActionPlan) -> Outcome:
+    async def run(self, plan: ActionPlan) -> Done:
         """Publish the level; applied once the last live gateway obeys."""
         current = self._board.policy()
         if current.level != plan.before["level"]:
             detail = f"level {current.level} is in force, not {plan.before['level']} as planned on"
-            return self._outcome(plan, ActionStatus.FAILED, detail, 0.0)
+            return self._done(plan, ActionStatus.FAILED, detail, 0.0)
         began = self._clock.monotonic()
         obeyed = await self._board.publish_policy(
             self._policy(plan, current), timeout_seconds=_ACKNOWLEDGE_SECONDS
@@ -49,9 +50,9 @@ class SetLevel:
         name = plan.parameters["level_name"]
         if not obeyed:
             detail = f"level {plan.parameters['level']} ({name}) is written; no gateway answered"
-            return self._outcome(plan, ActionStatus.UNKNOWN, detail, took)
+            return self._done(plan, ActionStatus.UNKNOWN, detail, took)
         detail = f"level {plan.parameters['level']} ({name}) obeyed after {took * 1000:.1f} ms"
-        return self._outcome(plan, ActionStatus.APPLIED, detail, took)
+        return self._done(plan, ActionStatus.APPLIED, detail, took)
 
     def _policy(self, plan: ActionPlan, current: ServicePolicy) -> ServicePolicy:
         ladder = tuple(Limits.from_json(limits) for limits in plan.parameters["ladder"])
@@ -67,12 +68,14 @@ class SetLevel:
             lease_seconds=self._lease_seconds,
         )
 
-    def _outcome(self, plan: ActionPlan, status: ActionStatus, detail: str, took: float) -> Outcome:
-        return Outcome(
+    def _done(self, plan: ActionPlan, status: ActionStatus, detail: str, took: float) -> Done:
+        policy = self._board.policy()
+        outcome = Outcome(
             plan_id=plan.id,
             status=status,
             at=self._clock.now(),
             took_seconds=took,
             detail=detail,
-            after={"level": self._board.policy().level},
+            after={"level": policy.level},
         )
+        return Done(outcome, policy.as_json())

@@ -58,9 +58,20 @@ def findings_of(
     error: ValidationError, document: Document, model: type[BaseModel]
 ) -> list[Located]:
     """Return one located finding for each error, in the order of the file."""
-    details = error.errors(include_url=False)
+    details = _deepest(error.errors(include_url=False))
     findings = [_finding(detail, document, model) for detail in details]
     return sorted(findings, key=lambda finding: finding.line or 0)
+
+
+def _deepest(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Leave out what is said of a list only because an entry of it is faulty."""
+    places = [detail["loc"] for detail in details]
+    return [
+        detail
+        for detail in details
+        if detail["type"] != "too_short"
+        or not any(place[: len(detail["loc"])] == detail["loc"] != place for place in places)
+    ]
 
 
 def _finding(detail: ErrorDetails, document: Document, model: type[BaseModel]) -> Located:
@@ -143,10 +154,10 @@ def _model_at(root: type[BaseModel], path: Path) -> type[BaseModel] | None:
 
 
 def section_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the section that an annotation holds: `X`, `tuple[X, ...]` or `… | None`."""
+    """Return the section in an annotation: `X`, `tuple[X, ...]`, `dict[str, X]`, `… | None`."""
     if isinstance(annotation, type) and get_origin(annotation) is None:
         return annotation if issubclass(annotation, BaseModel) else None
-    if get_origin(annotation) in (tuple, Union, UnionType):
+    if get_origin(annotation) in (tuple, dict, Union, UnionType):
         found = (section_in(inner) for inner in get_args(annotation))
         return next((section for section in found if section), None)
     return None

@@ -6,7 +6,9 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
+from ds4watch.history.rows import RequestTotals as StoredTotals
 from ds4watch.model.money import NANOS_PER_UNIT, Nanos
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import Sample, labels_of
@@ -17,6 +19,8 @@ from ds4watch.scrape.gpu import GpuReading
 from ds4watch.vocabulary.names import REQUEST_EDGES
 
 POOL = "default"
+NO_MODEL = "unknown"
+"""The `model` label of requests that nobody served; the ledger books them under it too."""
 
 
 @dataclass(slots=True)
@@ -28,10 +32,20 @@ class RequestTotals:
     buckets: list[int] = field(default_factory=lambda: [0] * (len(REQUEST_EDGES) + 1))
     duration_seconds: float = 0.0
 
+    @classmethod
+    def restored(cls, stored: StoredTotals) -> RequestTotals:
+        """Return the counters as the ledger has them; the histogram begins anew."""
+        totals = cls()
+        for total in stored.requests:
+            totals.by_outcome[total.outcome, total.model] += total.requests
+        totals.retries.update(dict(stored.retries))
+        return totals
+
     def add(self, records: Iterable[RequestRecord]) -> None:
         """Count finished requests."""
         for record in records:
-            self.by_outcome[record.outcome, record.model_asked] += 1
+            # What a client asked for is the client's text; what answered is ours, and bounded.
+            self.by_outcome[record.outcome, record.model_served or NO_MODEL] += 1
             self.retries.update(reason for _, reason in record.retries)
             if record.outcome is RequestOutcome.OK:
                 self.buckets[bisect_left(REQUEST_EDGES, record.duration_seconds)] += 1
@@ -79,6 +93,12 @@ class QualityReading:
     metric: str
     value: float
     at: UnixSeconds
+
+
+def midnight(at: UnixSeconds) -> UnixSeconds:
+    """Return the start of the UTC day."""
+    day = datetime.fromtimestamp(at, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return day.timestamp()
 
 
 def worker_state_samples(workers: Sequence[WorkerView]) -> list[Sample]:

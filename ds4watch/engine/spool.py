@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from ds4watch.history.rows import SpoolBatch
 from ds4watch.model.usage import RequestRecord
 
 log = logging.getLogger(__name__)
@@ -16,38 +16,42 @@ MAX_READ_BYTES = 4 << 20
 """A file at most so much in one tick; what is left waits in the file for the next."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpoolRead:
-    """Records read, and for each gateway the offset up to which they were."""
-
-    records: tuple[RequestRecord, ...]
-    offsets: Mapping[str, int]
-
-
-def read_spools(folder: Path, offsets: Mapping[str, int]) -> SpoolRead:
+def read_spools(folder: Path, offsets: Mapping[str, int]) -> tuple[SpoolBatch, ...]:
     """Read what was appended to each `<gateway>.jsonl` since `offsets`.
 
-    A line that cannot be read is skipped and logged; a file shorter than its offset was begun
-    anew, and is read from its start.
+    A line that cannot be read is skipped and logged. What cannot be read at all is told and left.
     """
-    records: list[RequestRecord] = []
-    news: dict[str, int] = {}
+    batches = []
     for path in sorted(folder.glob("*.jsonl")):
-        offset = offsets.get(path.stem, 0)
-        size = path.stat().st_size
-        if size < offset:
-            log.warning("%s is shorter than what was read of it: read from its start", path)
-            offset = 0
-        if size == offset:
+        try:
+            batch = _read(path, offsets.get(path.stem, 0))
+        except OSError as error:
+            log.warning("%s cannot be read: %s", path, error)
             continue
-        with path.open("rb") as stream:
-            stream.seek(offset)
-            block = stream.read(MAX_READ_BYTES)
-        whole = block[: block.rfind(b"\n") + 1]
-        if whole:
-            news[path.stem] = offset + len(whole)
-            records.extend(_records(whole, path))
-    return SpoolRead(tuple(records), news)
+        if batch is not None:
+            batches.append(batch)
+    return tuple(batches)
+
+
+def shrunk(folder: Path, offsets: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the gateways whose spool is shorter than what was read of it: it began anew."""
+    return tuple(
+        path.stem
+        for path in sorted(folder.glob("*.jsonl"))
+        if path.stat().st_size < offsets.get(path.stem, 0)
+    )
+
+
+def _read(path: Path, offset: int) -> SpoolBatch | None:
+    if path.stat().st_size <= offset:
+        return None
+    with path.open("rb") as stream:
+        stream.seek(offset)
+        block = stream.read(MAX_READ_BYTES)
+    whole = block[: block.rfind(b"\n") + 1]
+    if not whole:
+        return None
+    return SpoolBatch(path.stem, offset, offset + len(whole), tuple(_records(whole, path)))
 
 
 def _records(block: bytes, path: Path) -> list[RequestRecord]:

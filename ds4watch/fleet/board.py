@@ -190,3 +190,22 @@ def _heard(view: GatewayView, message: Mapping[str, Any]) -> GatewayView:
     if message["type"] == "stats":
         return replace(view, inflight=int(message["inflight"]))
     return view
+
+
+def last_policy(state_dir: Path, stored: Mapping[str, Any] | None) -> ServicePolicy:
+    """Return the newest policy known: the database's, or the board file's if a daemon died between.
+
+    A document that cannot be read is told and left aside.
+    """
+    documents: list[Mapping[str, Any]] = [stored] if stored is not None else []
+    path = state_dir / "board.json"
+    if path.exists():
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            documents.append(json.loads(path.read_text(encoding="utf-8"))["policy"])
+    found = [ServicePolicy()]
+    for document in documents:
+        try:
+            found.append(ServicePolicy.from_json(document))
+        except (KeyError, TypeError, ValueError) as error:
+            log.warning("a stored service policy cannot be read: %s", error)
+    return max(found, key=lambda policy: policy.version)

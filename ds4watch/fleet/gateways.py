@@ -52,12 +52,9 @@ class GatewayKeeper:
         self._clock = clock
         self._kept: dict[str, _Kept] = {}
 
-    async def start(self) -> int:
-        """Adopt gateways that still run as wanted, end others, start what is missing.
-
-        Returns how many were adopted.
-        """
-        names = [f"g{number}" for number in range(self._settings.processes)]
+    async def adopt(self) -> int:
+        """Adopt gateways that still run as wanted, end others; return how many were adopted."""
+        names = self._names()
         strangers = []
         for record in list(self._table.records()):
             kind, _, name = record.unit.partition("/")
@@ -71,11 +68,13 @@ class GatewayKeeper:
             else:
                 strangers.append(record)
         await asyncio.gather(*(self._stop(record) for record in strangers))
-        adopted = len(self._kept)
-        for name in names:
+        return len(self._kept)
+
+    def start_missing(self) -> None:
+        """Start the gateways that are not there yet."""
+        for name in self._names():
             if name not in self._kept:
                 self._kept[name] = _Kept(self._spawn(name))
-        return adopted
 
     async def keep(self) -> None:
         """Restart gateways that die, with back-off; serve until cancelled."""
@@ -88,20 +87,22 @@ class GatewayKeeper:
         """Return the process ids by name."""
         return {name: kept.record.pid for name, kept in self._kept.items()}
 
-    def died_at_once(self) -> str | None:
-        """Return the last log line of a gateway that ended right after its start, if one did."""
+    def last_words(self) -> str:
+        """Return the last log line of a gateway that is not running; empty if all are."""
         for kept in self._kept.values():
             if not self._table.is_alive(kept.record):
                 text = Path(kept.record.log).read_text(encoding="utf-8", errors="replace")
-                lines = [line for line in text.splitlines() if line.strip()]
-                return lines[-1] if lines else "it said nothing"
-        return None
+                return text.strip().rpartition("\n")[2]
+        return ""
 
     async def stop(self) -> bool:
         """Drain and end all gateways. Returns False if something survived."""
         gone = await asyncio.gather(*(self._stop(kept.record) for kept in self._kept.values()))
         self._kept = {}
         return all(gone)
+
+    def _names(self) -> list[str]:
+        return [f"g{number}" for number in range(self._settings.processes)]
 
     def _look(self, name: str, kept: _Kept) -> None:
         now = self._clock.now()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from ds4watch.fleet.backend import LocalBackend, WorkerSpec
@@ -109,6 +110,10 @@ class Supervisor:
             for worker in self._workers.values()
             if worker.life.phase is not WorkerPhase.READY
         )
+
+    def log_path(self, worker_id: str) -> Path:
+        """Return where a worker's output goes."""
+        return self._backend.log_path(self._workers[worker_id].spec)
 
     def note(self, loads: Mapping[str, WorkerLoad], progress: Mapping[str, float]) -> None:
         """Take in what the last scrapes showed: load, and counters that prove progress."""

@@ -55,14 +55,27 @@ def read_audit(
 
 def of_transition(transition: Transition) -> AuditEntry:
     """Return the entry for an alert that changed phase."""
-    name = dict(transition.labels).get("alertname", transition.fingerprint)
+    labels = dict(transition.labels)
+    name = labels.pop("alertname", transition.fingerprint)
+    tier = labels.pop("severity", "none")
+    whose = "".join(f", {label} {value}" for label, value in sorted(labels.items()))
     return AuditEntry(
         at=transition.at,
         kind=AuditKind.ALERT,
         subject=name,
-        summary=f"{name}: {transition.old} → {transition.new}: {transition.reason}",
+        summary=(
+            f"{name} ({tier}{whose}): {transition.old} → {transition.new} "
+            f"at {transition.value:.4g}: {transition.reason}"
+        ),
         detail=transition_document(transition),
     )
+
+
+def _change(plan: ActionPlan) -> str:
+    """Return from what to what, where the plan says so."""
+    if "level" not in plan.parameters:
+        return ""
+    return f", {plan.before.get('level')} → {plan.parameters['level']}"
 
 
 def of_plan(plan: ActionPlan) -> AuditEntry:
@@ -72,7 +85,7 @@ def of_plan(plan: ActionPlan) -> AuditEntry:
         at=plan.planned_at,
         kind=AuditKind.PLAN,
         subject=plan.target,
-        summary=f"{verb} {plan.kind} on {plan.target}: {plan.reason}",
+        summary=f"{verb} {plan.kind} on {plan.target}{_change(plan)}: {plan.reason}",
         detail={
             "id": plan.id,
             "cause": plan.cause,

@@ -27,7 +27,7 @@ class Notification(Protocol):
 
     @property
     def attempts(self) -> int:
-        """How often it was tried before."""
+        """How often it was tried, this time included."""
         ...
 
     @property
@@ -44,7 +44,12 @@ class Outbox(Protocol):
         ...
 
     async def finish_notification(
-        self, notification_id: int, *, error: str | None, retry_at: UnixSeconds | None
+        self,
+        notification_id: int,
+        *,
+        at: UnixSeconds,
+        error: str | None = None,
+        retry_at: UnixSeconds | None = None,
     ) -> None:
         """Write how it went: sent, to be tried again at `retry_at`, or given up."""
         ...
@@ -92,11 +97,13 @@ class Dispatcher:
             except NotifyError as error:
                 await self._failed(row, error)
             else:
-                await self._outbox.finish_notification(row.id, error=None, retry_at=None)
+                await self._outbox.finish_notification(row.id, at=self._clock.now())
 
     async def _failed(self, row: Notification, error: NotifyError) -> None:
-        wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2 ** min(row.attempts, 30))
-        retry_at = self._clock.now() + wait if error.retryable else None
-        if row.attempts == 0 or retry_at is None:
+        now = self._clock.now()
+        tried = min(max(row.attempts, 1), 30)
+        wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2 ** (tried - 1))
+        retry_at = now + wait if error.retryable else None
+        if tried == 1 or retry_at is None:
             log.warning("notification %s not delivered: %s", row.id, error)
-        await self._outbox.finish_notification(row.id, error=str(error), retry_at=retry_at)
+        await self._outbox.finish_notification(row.id, at=now, error=str(error), retry_at=retry_at)

@@ -14,11 +14,11 @@ class Journal:
 
     async def send(self, payload: Mapping[str, Any]) -> None:
         """Write one line."""
-        labels = payload.get("labels", {})
+        annotations = payload.get("annotations", {})
         log.warning(
             "alert %s (%s) %s: %s",
-            labels.get("alertname", "?"),
-            labels.get("severity", "none"),
-            payload.get("phase", "?"),
-            payload.get("summary") or payload.get("reason", ""),
+            payload.get("name", "?"),
+            payload.get("tier", "none"),
+            payload.get("new", "?"),
+            annotations.get("summary") or payload.get("reason", ""),
         )

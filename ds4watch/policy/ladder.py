@@ -174,7 +174,8 @@ def _plan(
     if policy.dry_run and state.refused is RefusalReason.DRY_RUN:
         return Decision(state)
     refused = RefusalReason.DRY_RUN if policy.dry_run else None
-    return Decision(replace(state, refused=refused), plan=plan)
+    # Calm is counted anew on each level, so that one calm spell never takes two levels at once.
+    return Decision(replace(state, refused=refused, calm_since=None), plan=plan)
 
 
 def _refuse(

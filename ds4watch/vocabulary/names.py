@@ -84,10 +84,11 @@ WORKER_SIGNALS = (
     ),
     _gauge(
         "ds4_vocabulary_missing",
-        "1 for each signal that a worker's engine does not report.",
+        "1 for each signal that a worker's engine does not report, and why.",
         "worker",
         "profile",
         "signal",
+        "why",
     ),
 )
 

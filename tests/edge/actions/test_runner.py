@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -34,6 +36,7 @@ class Log:
     def __init__(self, *plans: ActionPlan) -> None:
         self.plans = list(plans)
         self.outcomes: list[Outcome] = []
+        self.policy: Mapping[str, Any] | None = None
         self.empty = asyncio.Event()
 
     async def claim_action(self, at: float) -> ActionPlan | None:
@@ -43,8 +46,12 @@ class Log:
             return None
         return self.plans.pop(0)
 
-    async def finish_action(self, outcome: Outcome) -> None:
+    async def finish_action(
+        self, outcome: Outcome, *, policy: Mapping[str, Any] | None = None
+    ) -> bool:
         self.outcomes.append(outcome)
+        self.policy = policy
+        return True
 
 
 class Board:
@@ -83,8 +90,10 @@ async def carried_out(log: Log, board: Board) -> Outcome:
 
 async def test_a_level_is_applied_once_the_gateways_obey() -> None:
     board = Board(obeys=True)
-    outcome = await carried_out(Log(PLAN), board)
+    log = Log(PLAN)
+    outcome = await carried_out(log, board)
     assert outcome.status is ActionStatus.APPLIED
+    assert log.policy == board.current.as_json()
     assert board.current.limits.max_tokens_cap == 8
     assert (board.current.version, board.current.level, board.current.reason) == (
         1,

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ds4watch.engine.spool import read_spools
+from ds4watch.engine.spool import read_spools, shrunk
+from ds4watch.history.rows import SpoolBatch
 from tests.unit.engine.test_signals import RECORD
 
 
@@ -16,34 +17,43 @@ def line(seq: int) -> str:
     return json.dumps(replace(RECORD, seq=seq).as_json()) + "\n"
 
 
+def seqs(batches: tuple[SpoolBatch, ...]) -> list[int]:
+    return [record.seq for batch in batches for record in batch.records]
+
+
+def offsets(batches: tuple[SpoolBatch, ...]) -> dict[str, int]:
+    return {batch.gateway: batch.end_bytes for batch in batches}
+
+
 def test_lines_are_read_once_and_a_half_line_waits(tmp_path: Path) -> None:
     spool = tmp_path / "g0.jsonl"
     spool.write_text(line(1) + line(2)[:20])
     first = read_spools(tmp_path, {})
-    assert [record.seq for record in first.records] == [1]
-    assert read_spools(tmp_path, first.offsets).records == ()
+    assert seqs(first) == [1]
+    assert read_spools(tmp_path, offsets(first)) == ()
     spool.write_text(line(1) + line(2))
-    second = read_spools(tmp_path, first.offsets)
-    assert [record.seq for record in second.records] == [2]
-    assert second.records[0] == replace(RECORD, seq=2)
+    (second,) = read_spools(tmp_path, offsets(first))
+    assert second.records == (replace(RECORD, seq=2),)
+    assert second.start_bytes == first[0].end_bytes
 
 
 def test_a_spoiled_line_is_told_and_costs_only_itself(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "g0.jsonl").write_text(line(1) + "{oops\n" + line(2))
-    assert [record.seq for record in read_spools(tmp_path, {}).records] == [1, 2]
+    assert seqs(read_spools(tmp_path, {})) == [1, 2]
     assert "g0.jsonl" in caplog.text
 
 
-def test_a_file_begun_anew_is_read_from_its_start(tmp_path: Path) -> None:
+def test_a_file_begun_anew_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "g0.jsonl").write_text(line(1))
-    assert len(read_spools(tmp_path, {"g0": 10_000}).records) == 1
+    assert read_spools(tmp_path, {"g0": 10_000}) == ()
+    assert shrunk(tmp_path, {"g0": 10_000}) == ("g0",)
 
 
 def test_each_gateway_has_an_offset_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "g0.jsonl").write_text(line(1))
     (tmp_path / "g1.jsonl").write_text(line(1) + line(2))
     read = read_spools(tmp_path, {})
-    assert len(read.records) == 3
-    assert set(read.offsets) == {"g0", "g1"}
+    assert seqs(read) == [1, 1, 2]
+    assert set(offsets(read)) == {"g0", "g1"}

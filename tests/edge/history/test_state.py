@@ -144,9 +144,9 @@ async def test_what_a_tick_decided_is_restored_after_a_restart(
     assert restored.carry == {"w1": "0.25"}
     assert [(entry.kind, entry.summary) for entry in await again.audit(10)] == [
         (AuditKind.REFUSAL, "refused set_level on pool: cooldown: 12 s to go"),
-        (AuditKind.PLAN, "planned set_level on pool: the queue is long"),
-        (AuditKind.ALERT, "Queue: pending → firing: held 5 s"),
-        (AuditKind.ALERT, "Queue: inactive → pending: held 5 s"),
+        (AuditKind.PLAN, "planned set_level on pool, 0 → 1: the queue is long"),
+        (AuditKind.ALERT, "Queue (critical, worker w1): pending → firing at nan: held 5 s"),
+        (AuditKind.ALERT, "Queue (critical, worker w1): inactive → pending at nan: held 5 s"),
     ]
     assert query(path, "SELECT old, new, value FROM alert_events") == [
         ("inactive", "pending", "nan"),

@@ -17,7 +17,13 @@ from ds4watch.notify.dispatcher import Dispatcher
 from ds4watch.notify.journal import Journal
 from ds4watch.notify.webhook import Webhook
 
-PAYLOAD = {"phase": "firing", "labels": {"alertname": "Queue", "severity": "warning"}}
+PAYLOAD = {
+    "name": "Queue",
+    "tier": "warning",
+    "new": "firing",
+    "reason": "condition holds",
+    "annotations": {"summary": "80 requests wait"},
+}
 
 
 class FixedClock:
@@ -31,7 +37,7 @@ class FixedClock:
 @dataclass
 class Row:
     id: int
-    attempts: int = 0
+    attempts: int = 1
     payload: Mapping[str, Any] = field(default_factory=lambda: PAYLOAD)
 
 
@@ -51,8 +57,14 @@ class Outbox:
         return self.rows.pop(0)
 
     async def finish_notification(
-        self, notification_id: int, *, error: str | None, retry_at: float | None
+        self,
+        notification_id: int,
+        *,
+        at: float,
+        error: str | None = None,
+        retry_at: float | None = None,
     ) -> None:
+        assert at == 100.0
         self.ended.append((notification_id, error, retry_at))
 
 
@@ -98,7 +110,7 @@ async def test_what_waits_is_posted_in_order(session: aiohttp.ClientSession) -> 
 async def test_a_passing_failure_is_tried_again_with_growing_waits(
     session: aiohttp.ClientSession, status: int
 ) -> None:
-    outbox = Outbox(Row(1), Row(2, attempts=3))
+    outbox = Outbox(Row(1), Row(2, attempts=4))
     await dispatch(outbox, session, Receiver(status))
     said = f"the webhook answered {status}"
     assert outbox.ended == [(1, said, 101.0), (2, said, 108.0)]
@@ -124,5 +136,5 @@ async def test_an_address_that_nobody_answers_may_be_tried_again_and_is_not_told
 
 
 async def test_without_a_channel_the_log_tells(caplog: pytest.LogCaptureFixture) -> None:
-    await Journal().send({**PAYLOAD, "summary": "80 requests wait"})
+    await Journal().send(PAYLOAD)
     assert "alert Queue (warning) firing: 80 requests wait" in caplog.text

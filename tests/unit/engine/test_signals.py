@@ -43,11 +43,14 @@ def named(samples: list[Sample], name: str) -> dict[tuple[tuple[str, str], ...],
 
 def test_requests_and_retries_are_counted_by_outcome_and_reason() -> None:
     totals = RequestTotals()
-    totals.add([RECORD, replace(RECORD, outcome=RequestOutcome.SHED, retries=())])
+    unserved = replace(
+        RECORD, outcome=RequestOutcome.SHED, retries=(), model_asked="evil", model_served=""
+    )
+    totals.add([RECORD, unserved])
     samples = totals.samples()
     assert named(samples, "ds4_gateway_requests_total") == {
         (("model", "tiny"), ("outcome", "ok")): 1.0,
-        (("model", "tiny"), ("outcome", "shed")): 1.0,
+        (("model", "unknown"), ("outcome", "shed")): 1.0,
     }
     retries = named(samples, "ds4_retry_count_total")
     assert retries[(("reason", "connect"),)] == 1.0

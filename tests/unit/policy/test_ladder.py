@@ -66,7 +66,6 @@ def done(decision: Decision, now: float) -> LadderState:
         level=parameters["level"],
         version=parameters["version"],
         since=now,
-        calm_since=None,
         action=decision.plan.id,
     )
 
@@ -121,6 +120,14 @@ def test_it_comes_down_one_level_after_calm_and_undoes_what_it_did() -> None:
     assert down.plan is not None
     assert (down.plan.parameters["level"], down.plan.undoes) == (1, "set_level:default:2")
     assert down.plan.reason == "calm for 20 s"
+
+
+def test_each_level_down_needs_calm_of_its_own() -> None:
+    state = LadderState("default", level=2, version=2, calm_since=0.0)
+    down = look(state, [], 100.0)
+    state = done(down, 100.0)
+    assert look(state, [], 101.0).plan is None
+    assert look(look(state, [], 101.0).state, [], 121.0).plan is not None
 
 
 def test_calm_that_is_broken_starts_anew() -> None:

@@ -1,0 +1,41 @@
+"""What a person may ask for over the admin API (web.ports.AdminCommands)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ds4watch.engine.tick import Engine
+from ds4watch.history.state import StateStore
+from ds4watch.model.action import Hold
+from ds4watch.model.ports import Clock
+
+
+class Commands:
+    """Stores what was asked for and wakes the engine; nothing is done here."""
+
+    def __init__(self, engine: Engine, state: StateStore, clock: Clock) -> None:
+        self._engine = engine
+        self._state = state
+        self._clock = clock
+
+    async def hold(self, *, target: str, seconds: float, who: str, why: str) -> dict[str, Any]:
+        """Forbid actions on `target` for so long; return the hold."""
+        now = self._clock.now()
+        hold = Hold(target=target, until_at=now + seconds, who=who, why=why, placed_at=now)
+        await self._state.place_hold(hold)
+        await self._refresh()
+        return {"target": target, "until_at": hold.until_at, "who": who, "why": why}
+
+    async def lift(self, *, target: str, who: str) -> bool:
+        """End the holds on `target`; False if there were none."""
+        lifted = await self._state.lift_hold(target, who=who, at=self._clock.now())
+        await self._refresh()
+        return lifted > 0
+
+    def wake(self) -> None:
+        """Let the next evaluation begin at once."""
+        self._engine.wake()
+
+    async def _refresh(self) -> None:
+        self._engine.known.holds = await self._state.holds(self._clock.now())
+        self._engine.wake()

@@ -1,0 +1,147 @@
+"""What goes by the calendar: deleting old history, measuring the quantization error."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from ds4watch.config.profile import Profile
+from ds4watch.engine.quality_run import METRIC, fixed_prompts, measure, pairs
+from ds4watch.engine.signals import QualityReading
+from ds4watch.engine.tick import Known
+from ds4watch.fleet.client import WorkerClient
+from ds4watch.history.rows import AuditEntry, AuditKind, QualityRun
+from ds4watch.history.samples import SampleStore
+from ds4watch.history.state import StateStore
+from ds4watch.model.errors import StoreError
+from ds4watch.model.ports import Clock
+from ds4watch.model.worker import WorkerView
+
+log = logging.getLogger(__name__)
+
+_PRUNE_SECONDS = 600
+_LOOK_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """How often, and how long things are kept."""
+
+    retention_seconds: float
+    quality_interval_seconds: float
+
+
+class Jobs:
+    """The scheduler; entering starts it, leaving stops it."""
+
+    def __init__(
+        self,
+        known: Known,
+        settings: JobSettings,
+        *,
+        samples: SampleStore,
+        state: StateStore,
+        profiles: Mapping[str, Profile],
+        client_of: Callable[[str], WorkerClient],
+        clock: Clock,
+    ) -> None:
+        self._known = known
+        self._settings = settings
+        self._samples = samples
+        self._state = state
+        self._profiles = profiles
+        self._client_of = client_of
+        self._clock = clock
+        self._tried_at: dict[str, float] = {}
+        self._scheduler = AsyncIOScheduler(timezone="UTC")
+
+    async def __aenter__(self) -> Self:
+        options = {"trigger": "interval", "max_instances": 1, "coalesce": True}
+        self._scheduler.add_job(self.prune, seconds=_PRUNE_SECONDS, id="prune", **options)
+        self._scheduler.add_job(self.measure_due, seconds=_LOOK_SECONDS, id="quality", **options)
+        self._scheduler.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._scheduler.shutdown(wait=False)
+
+    async def prune(self) -> None:
+        """Delete samples that are older than they are kept."""
+        try:
+            gone = await self._samples.prune(self._clock.now() - self._settings.retention_seconds)
+        except StoreError as error:
+            log.warning("old history could not be deleted: %s", error)
+            return
+        if gone:
+            log.info("%s scrapes were older than they are kept: deleted", gone)
+
+    async def measure_due(self) -> None:
+        """Measure each quantized profile that was not measured within the interval."""
+        now = self._clock.now()
+        measured = {reading.profile: reading.at for reading in self._known.quality}
+        for quantized, reference in pairs(self._known.fleet, self._profiles):
+            last = max(
+                measured.get(quantized.profile, 0.0), self._tried_at.get(quantized.profile, 0.0)
+            )
+            if now - last >= self._settings.quality_interval_seconds:
+                self._tried_at[quantized.profile] = now
+                await self.measure(quantized, reference)
+
+    async def measure(self, quantized: WorkerView, reference: WorkerView) -> None:
+        """Measure one pair and book the result."""
+        prompts = fixed_prompts()
+        began = self._clock.monotonic()
+        reading = await measure(
+            quantized,
+            reference,
+            client_of=self._client_of,
+            prompts=prompts,
+            now=self._clock.now,
+        )
+        run = QualityRun(
+            at=self._clock.now(),
+            profile=quantized.profile,
+            reference=reference.profile,
+            metric=METRIC,
+            value=reading.value if reading is not None else None,
+            prompts=len(prompts),
+            tokens=0,
+            took_seconds=self._clock.monotonic() - began,
+            error="" if reading is not None else "see the log",
+        )
+        try:
+            await self._state.add_quality(run)
+            await self._state.add_audit(_told(run))
+        except StoreError as error:
+            log.warning("a quality run could not be stored: %s", error)
+        if reading is not None:
+            others = [it for it in self._known.quality if it.profile != reading.profile]
+            self._known.quality = (*others, reading)
+
+
+def restored_quality(runs: Sequence[QualityRun]) -> tuple[QualityReading, ...]:
+    """Return the readings of stored runs that succeeded."""
+    return tuple(
+        QualityReading(run.profile, run.reference, run.metric, run.value, run.at)
+        for run in runs
+        if run.value is not None
+    )
+
+
+def _told(run: QualityRun) -> AuditEntry:
+    summary = (
+        f"quantization error of {run.profile} against {run.reference}: {run.value:.4f} nats a token"
+        if run.value is not None
+        else f"quantization error of {run.profile} could not be measured"
+    )
+    return AuditEntry(run.at, AuditKind.QUALITY, run.profile, summary)

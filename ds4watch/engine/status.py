@@ -1,0 +1,198 @@
+"""The state of everything, as the admin API, the page and `ds4watch status` show it."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from ds4watch import __version__
+from ds4watch.engine.tick import Known
+from ds4watch.fleet.board import BoardPublisher
+from ds4watch.fleet.gateways import GatewayKeeper
+from ds4watch.fleet.supervisor import Supervisor
+from ds4watch.history.rows import AuditEntry, AuditKind
+from ds4watch.history.state import StateStore
+from ds4watch.model.alert import AlertState
+from ds4watch.model.money import NANOS_PER_UNIT, Nanos
+from ds4watch.model.ports import Clock, UnixSeconds
+from ds4watch.model.series import Labels, Sample
+from ds4watch.model.worker import WorkerView
+
+_FLEET_SUMS = (
+    "ds4_queue_depth",
+    "ds4_running_requests",
+    "ds4_prompt_tokens_total",
+    "ds4_prefill_tokens_total",
+    "ds4_cached_tokens_total",
+    "ds4_generated_tokens_total",
+    "ds4_gateway_requests_total",
+    "ds4_retry_count_total",
+    "ds4_tokens_per_second",
+    "ds4_gateway_inflight_requests",
+    "ds4_gpu_memory_used_bytes",
+    "ds4_gpu_memory_total_bytes",
+)
+_FLEET_WORST = (
+    "ds4_cache_miss_ratio",
+    "ds4_prefill_token_ratio",
+    "ds4_prefill_time_ratio",
+    "ds4_kv_usage_ratio",
+    "ds4_quantization_error",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What does not change while the daemon runs."""
+
+    state_dir: Path
+    started_at: UnixSeconds
+    admin_url: str
+    gateway_url: str
+    currency: str
+
+
+class Status:
+    """Answers the admin API's reads (web.ports.AdminSource)."""
+
+    def __init__(
+        self,
+        known: Known,
+        place: Place,
+        *,
+        supervisor: Supervisor,
+        keeper: GatewayKeeper,
+        board: BoardPublisher,
+        state: StateStore,
+        clock: Clock,
+    ) -> None:
+        self._known = known
+        self._place = place
+        self._supervisor = supervisor
+        self._keeper = keeper
+        self._board = board
+        self._state = state
+        self._clock = clock
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of everything, JSON-ready."""
+        known, place = self._known, self._place
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "state_dir": str(place.state_dir),
+            "at": self._clock.now(),
+            "started_at": place.started_at,
+            "admin_url": place.admin_url,
+            "gateway_url": place.gateway_url,
+            "waiting_for": list(self._supervisor.waiting_for()),
+            "fleet": [self._worker(view) for view in self._supervisor.views()],
+            "gateways": self._gateways(),
+            "signals": fleet_signals(known.samples),
+            "alerts": [alert_json(alert) for alert in known.alerts.values()],
+            "policy": self._board.policy().as_json(),
+            "holds": [
+                {
+                    "target": hold.target,
+                    "until_at": hold.until_at,
+                    "who": hold.who,
+                    "why": hold.why,
+                    "placed_at": hold.placed_at,
+                }
+                for hold in known.holds
+            ],
+            "cost": {
+                "currency": place.currency,
+                "per_hour": money(known.per_hour),
+                "spent_today": money(known.spent_today),
+                "spent_total": money(known.spent),
+            },
+        }
+
+    async def audit(
+        self, *, limit: int, before: int | None, kind: str | None
+    ) -> list[dict[str, Any]]:
+        """Return audit rows, newest first."""
+        if kind is not None and kind not in AuditKind._value2member_map_:
+            return []
+        wanted = AuditKind(kind) if kind is not None else None
+        entries = await self._state.audit(limit, before_id=before, kind=wanted)
+        return [audit_json(entry) for entry in entries]
+
+    def _worker(self, view: WorkerView) -> dict[str, Any]:
+        own = [it for it in self._known.samples if ("worker", view.id) in it.labels]
+        return view.as_json() | {
+            "signals": fleet_signals(own),
+            "log": str(self._supervisor.log_path(view.id)),
+        }
+
+    def _gateways(self) -> list[dict[str, Any]]:
+        connected = {view.name: view for view in self._board.gateways()}
+        return [
+            {
+                "name": name,
+                "pid": pid,
+                "connected": name in connected,
+                "policy_version": connected[name].policy_version if name in connected else None,
+                "inflight": connected[name].inflight if name in connected else None,
+            }
+            for name, pid in self._keeper.pids().items()
+        ]
+
+
+def fleet_signals(samples: Sequence[Sample]) -> dict[str, float]:
+    """Return one value a signal: sums of what adds up, the worst of what is a share."""
+    found: dict[str, float] = {}
+    for sample in samples:
+        if not math.isfinite(sample.value):
+            continue
+        name = _with_kind(sample.name, sample.labels)
+        if sample.name in _FLEET_SUMS:
+            found[name] = found.get(name, 0.0) + sample.value
+        elif sample.name in _FLEET_WORST:
+            found[name] = max(found.get(name, 0.0), sample.value)
+    return found
+
+
+def _with_kind(name: str, labels: Labels) -> str:
+    kind = dict(labels).get("kind")
+    return f'{name}{{kind="{kind}"}}' if kind else name
+
+
+def alert_json(alert: AlertState) -> dict[str, Any]:
+    """Return an alert as the API shows it."""
+    annotations = dict(alert.annotations)
+    return {
+        "name": alert.name,
+        "severity": alert.tier.value,
+        "phase": alert.phase.value,
+        "since": alert.fired_at if alert.fired_at is not None else alert.active_at,
+        "value": alert.value if math.isfinite(alert.value) else None,
+        "labels": dict(alert.labels),
+        "summary": annotations.get("summary", ""),
+        "held": alert.held,
+        "fingerprint": alert.fingerprint,
+    }
+
+
+def audit_json(entry: AuditEntry) -> dict[str, Any]:
+    """Return an audit row as the API shows it."""
+    return {
+        "id": entry.id,
+        "at": entry.at,
+        "kind": entry.kind.value,
+        "who": entry.who or "ds4watch",
+        "target": entry.subject,
+        "summary": entry.summary,
+        "detail": dict(entry.detail),
+    }
+
+
+def money(nanos: Nanos) -> str:
+    """Return a sum as a decimal string, to the sixth place."""
+    return f"{Decimal(nanos) / NANOS_PER_UNIT:.6f}"

@@ -1,0 +1,328 @@
+"""One evaluation: collect → append and publish → evaluate → step → decide → commit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from ds4watch.actions.runner import Runner
+from ds4watch.cost.attribution import Charge, charges, per_hour
+from ds4watch.cost.prices import PriceEntry
+from ds4watch.engine.collect import Collected, Reader, targets_of
+from ds4watch.engine.rulebook import Round, RuleBook
+from ds4watch.engine.signals import (
+    POOL,
+    QualityReading,
+    RequestTotals,
+    cost_samples,
+    gpu_samples,
+    midnight,
+    policy_samples,
+    quality_samples,
+    worker_state_samples,
+)
+from ds4watch.engine.spool import read_spools, shrunk
+from ds4watch.fleet.board import BoardPublisher
+from ds4watch.fleet.supervisor import Supervisor
+from ds4watch.history.live import LiveBuffer
+from ds4watch.history.rows import CostRow, SpoolBatch, TickCommit
+from ds4watch.history.samples import SampleStore
+from ds4watch.history.state import StateStore
+from ds4watch.model.action import ActionPlan, Hold, Refusal
+from ds4watch.model.alert import AlertPhase, AlertState
+from ds4watch.model.errors import EdgeError
+from ds4watch.model.money import Nanos
+from ds4watch.model.ports import Clock, UnixSeconds
+from ds4watch.model.scrape import ScrapeResult, Target
+from ds4watch.model.series import Sample, SeriesKey
+from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerView
+from ds4watch.notify.dispatcher import Dispatcher
+from ds4watch.policy.ladder import LadderState, decide
+from ds4watch.policy.policyfile import PolicyFile
+from ds4watch.scrape.gpu import GpuReader, GpuReading
+from ds4watch.scrape.wave import Scraper
+from ds4watch.telemetry.metrics import Telemetry
+
+log = logging.getLogger(__name__)
+
+SELF = Target(name="ds4watch", url="", labels=(("job", "ds4watch"),))
+"""The target under which our own signals are kept, as a Prometheus that scrapes us would."""
+
+_NO_LOAD = WorkerLoad()
+"""The table of workers tells how they stand; their load is in the history."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What a tick goes by."""
+
+    interval_seconds: float
+    currency: str
+    prices: tuple[PriceEntry, ...]
+    quality_max_age_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a tick works with."""
+
+    supervisor: Supervisor
+    scraper: Scraper
+    gpus: GpuReader
+    board: BoardPublisher
+    samples: SampleStore
+    state: StateStore
+    live: LiveBuffer
+    rules: RuleBook
+    policy: PolicyFile
+    runner: Runner
+    dispatcher: Dispatcher
+    telemetry: Telemetry
+    spool_dir: Path
+
+
+@dataclass(slots=True)
+class Known:
+    """What the engine carries from one tick to the next; all of it restored at a start."""
+
+    alerts: Mapping[str, AlertState] = field(default_factory=dict)
+    ladder: LadderState = field(default_factory=lambda: LadderState(POOL))
+    holds: tuple[Hold, ...] = ()
+    totals: RequestTotals = field(default_factory=RequestTotals)
+    offsets: dict[str, int] = field(default_factory=dict)
+    spent: Nanos = 0
+    spent_today: Nanos = 0
+    today_at: UnixSeconds = 0.0
+    failed_rules: tuple[Sample, ...] = ()
+    charged_until: dict[str, UnixSeconds] = field(default_factory=dict)
+    quality: tuple[QualityReading, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    fleet: FleetSnapshot = field(default_factory=lambda: FleetSnapshot(at=0.0))
+    per_hour: Nanos = 0
+
+
+class Engine:
+    """Ticks until cancelled. `known` is what the admin API shows."""
+
+    def __init__(
+        self, parts: Parts, settings: EngineSettings, known: Known, *, clock: Clock
+    ) -> None:
+        self._parts = parts
+        self._settings = settings
+        self._clock = clock
+        self._reader = Reader(parts.samples.schema)
+        self._wake = asyncio.Event()
+        self._scraped: set[str] = set()
+        self._gpus: tuple[GpuReading, ...] = ()
+        self.known = known
+
+    def wake(self) -> None:
+        """Let the next tick begin at once."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Tick at each interval, from the due time of the last; missed ones are skipped."""
+        interval = self._settings.interval_seconds
+        due = self._clock.monotonic()
+        while True:
+            await self._tick_and_measure()
+            due += interval
+            now = self._clock.monotonic()
+            if now > due:
+                self._parts.telemetry.process.tick_overruns.inc()
+                due = now
+            await self._until(due)
+
+    async def _until(self, due: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, due - self._clock.monotonic())):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def _tick_and_measure(self) -> None:
+        began = self._clock.monotonic()
+        try:
+            told = await self.tick()
+        except EdgeError as error:
+            log.error("tick failed: %s", error)  # noqa: TRY400 - an edge's error says it in one line
+            return
+        took = self._clock.monotonic() - began
+        self._parts.telemetry.process.tick_seconds.observe(took)
+        if told:
+            log.info("%s (%.0f ms)", told, took * 1000)
+
+    async def tick(self) -> str:
+        """Look, evaluate, decide, commit; return what changed in one sentence, empty if nothing."""
+        collected = await self._collect()
+        batches = await self._requests()
+        now = self._clock.now()
+        own = self._publish(collected, now)
+        turn = self._parts.rules.evaluate(self._parts.live, self.known.alerts, now)
+        plans, refusals, ladder = self._decide(turn, now)
+        commit = self._commit_of(turn, plans, refusals, batches, now)
+        committed = await self._parts.state.commit_tick(commit)
+        self._settle(commit, turn, ladder, dict(committed.refused_spools))
+        fresh = [plan for plan in plans if plan.id not in committed.duplicate_plans]
+        self._parts.runner.submit([plan for plan in fresh if not plan.dry_run])
+        if turn.transitions:
+            self._parts.dispatcher.wake()
+        await self._parts.samples.append([*collected.results, own])
+        return _told(turn, fresh, refusals)
+
+    async def _collect(self) -> Collected:
+        parts = self._parts
+        parts.board.ask_stats()
+        targets = targets_of(parts.supervisor.views())
+        began = self._clock.monotonic()
+        results, self._gpus = await asyncio.gather(
+            parts.scraper.wave(targets, self._clock.now()), asyncio.to_thread(parts.gpus.read)
+        )
+        parts.telemetry.process.wave_seconds.observe(self._clock.monotonic() - began)
+        for result in results:
+            if result.failure is not None:
+                parts.telemetry.process.scrape_failures.labels(result.failure.reason.value).inc()
+        collected = self._reader.read(results)
+        parts.supervisor.note(collected.loads, collected.progress)
+        self._drop_removed({target.name for target in targets})
+        return collected
+
+    def _drop_removed(self, names: set[str]) -> None:
+        for gone in self._scraped - names:
+            self._parts.live.remove_target(gone, self._clock.now())
+        self._scraped = names
+        self._reader.forget_all_but(tuple(names))
+
+    async def _requests(self) -> tuple[SpoolBatch, ...]:
+        known = self.known
+        for gateway in await asyncio.to_thread(shrunk, self._parts.spool_dir, known.offsets):
+            log.warning("the spool of gateway %s began anew", gateway)
+            await self._parts.state.forget_spool(gateway)
+            known.offsets.pop(gateway, None)
+        return await asyncio.to_thread(read_spools, self._parts.spool_dir, dict(known.offsets))
+
+    def _publish(self, collected: Collected, now: UnixSeconds) -> ScrapeResult:
+        """Give the wave to the gateways, to the rules, to /metrics; return our own as a scrape."""
+        parts, known = self._parts, self.known
+        known.fleet = FleetSnapshot(now, parts.supervisor.views())
+        parts.board.publish_fleet(known.fleet)
+        known.per_hour = per_hour(known.fleet.workers, self._settings.prices, now)
+        known.samples = (*collected.samples, *self._own_samples(now))
+        schema = parts.samples.intern(tuple(SeriesKey(it.name, it.labels) for it in known.samples))
+        values = np.array([sample.value for sample in known.samples], dtype=np.float64)
+        own = ScrapeResult(SELF, now, schema.id, values)
+        parts.live.append([*collected.results, own], parts.samples.schema)
+        parts.telemetry.signals.publish(known.samples)
+        return own
+
+    def _own_samples(self, now: UnixSeconds) -> list[Sample]:
+        known, parts = self.known, self._parts
+        inflight = {view.name: view.inflight for view in parts.board.gateways()}
+        return [
+            *worker_state_samples(known.fleet.workers),
+            *known.totals.samples(),
+            *cost_samples(known.per_hour, known.spent, self._settings.currency),
+            *policy_samples(parts.board.policy(), inflight),
+            *gpu_samples(self._gpus),
+            *quality_samples(known.quality, now, self._settings.quality_max_age_seconds),
+            *known.failed_rules,
+        ]
+
+    def _decide(
+        self, turn: Round, now: UnixSeconds
+    ) -> tuple[list[ActionPlan], list[Refusal], LadderState]:
+        parts, known = self._parts, self.known
+        policy = parts.board.policy()
+        state = replace(
+            known.ladder,
+            level=policy.level,
+            since=policy.since,
+            version=max(known.ladder.version, policy.version),
+            action=f"set_level:{POOL}:{policy.version}" if policy.level else None,
+        )
+        alerts = tuple(turn.alerts.values())
+        decision = decide(
+            state,
+            parts.policy,
+            alerts,
+            holds=known.holds,
+            in_flight=parts.runner.in_flight(POOL),
+            unconfirmed=any(
+                not alert.confirmed and alert.phase is AlertPhase.FIRING for alert in alerts
+            ),
+            now=now,
+        )
+        plans = [decision.plan] if decision.plan is not None else []
+        refusals = [decision.refusal] if decision.refusal is not None else []
+        return plans, refusals, decision.state
+
+    def _commit_of(
+        self,
+        turn: Round,
+        plans: Sequence[ActionPlan],
+        refusals: Sequence[Refusal],
+        batches: tuple[SpoolBatch, ...],
+        now: UnixSeconds,
+    ) -> TickCommit:
+        return TickCommit(
+            at=now,
+            alerts=tuple(turn.alerts.values()),
+            transitions=turn.transitions,
+            plans=tuple(plans),
+            refusals=tuple(refusals),
+            spools=batches,
+            costs=self._costs(now),
+            workers=tuple(replace(view, load=_NO_LOAD) for view in self.known.fleet.workers),
+        )
+
+    def _costs(self, now: UnixSeconds) -> tuple[CostRow, ...]:
+        return tuple(
+            CostRow(it.hour_at, it.worker, it.profile, it.part.value, it.nanos)
+            for worker in self.known.fleet.workers
+            for it in self._charges(worker, now)
+        )
+
+    def _charges(self, worker: WorkerView, now: UnixSeconds) -> Sequence[Charge]:
+        start = self.known.charged_until.get(worker.id, now)
+        return charges(worker, self._settings.prices, start, now)
+
+    def _settle(
+        self, commit: TickCommit, turn: Round, ladder: LadderState, refused: Mapping[str, int]
+    ) -> None:
+        """Take over what has been committed."""
+        known = self.known
+        known.alerts = turn.alerts
+        known.ladder = ladder
+        known.failed_rules = turn.failed
+        known.spent += sum(row.nanos for row in commit.costs)
+        today_at = midnight(commit.at)
+        before = known.spent_today if today_at == known.today_at else 0
+        known.today_at = today_at
+        known.spent_today = before + sum(
+            row.nanos for row in commit.costs if row.hour_at >= today_at
+        )
+        known.charged_until = {worker.id: commit.at for worker in known.fleet.workers}
+        for batch in commit.spools:
+            known.offsets[batch.gateway] = refused.get(batch.gateway, batch.end_bytes)
+            if batch.gateway not in refused:
+                known.totals.add(batch.records)
+
+
+def _told(turn: Round, plans: Sequence[ActionPlan], refusals: Sequence[Refusal]) -> str:
+    told = [
+        f"{dict(it.labels)['alertname']} ({dict(it.labels).get('severity', 'none')}) "
+        f"{it.old.value} → {it.new.value}: {it.reason}"
+        for it in turn.transitions
+    ]
+    told += [
+        f"{'would' if plan.dry_run else 'will'} set {plan.target} to level "
+        f"{plan.parameters['level']} ({plan.parameters['level_name']}): {plan.reason}"
+        for plan in plans
+    ]
+    told += [f"refused: {it.reason.value}, {it.detail}" for it in refusals]
+    return "; ".join(told)
