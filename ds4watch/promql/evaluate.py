@@ -29,7 +29,7 @@ from ds4watch.promql.ast import (
     value_type,
 )
 from ds4watch.promql.binary import binary
-from ds4watch.promql.elementwise import CALENDAR, ELEMENTWISE
+from ds4watch.promql.elementwise import ELEMENTWISE
 from ds4watch.promql.functions import WHOLE_VECTOR
 from ds4watch.promql.over_time import KEEPS_NAME, OVER_TIME
 from ds4watch.promql.relabel import absent_labels
@@ -187,8 +187,7 @@ class _Evaluator:
         points: dict[Labels, list[tuple[float, float]]] = {}
         for number in range(first, last + 1):
             moment = _micro(number * step)
-            value = self.value(node.expr, moment)
-            vector = value if isinstance(value, Vector) else one(float(value))  # type: ignore[arg-type]
+            vector = self._vector(node.expr, moment)
             for labels, result in zip(vector.labels, vector.values, strict=True):
                 points.setdefault(labels, []).append((moment, float(result)))
         windows = []
@@ -276,7 +275,7 @@ def _over_time(name: str, args: list[Value]) -> Vector:
 
 def _elementwise(name: str, args: list[Value], at: UnixSeconds) -> Vector:
     vector = args[0] if args else one(at)
-    assert isinstance(vector, Vector), f"{name} not in {CALENDAR.keys()} and without argument"
+    assert isinstance(vector, Vector)
     if name == "clamp" and float(args[1]) > float(args[2]):  # type: ignore[arg-type]
         return EMPTY
     values = ELEMENTWISE[name](vector.values, *args[1:])
