@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,7 @@ from ds4watch.engine.jobs import Jobs, JobSettings, restored_quality
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.engine.signals import POOL, RequestTotals, midnight
 from ds4watch.engine.status import Place, Status
-from ds4watch.engine.tick import Engine, EngineSettings, Known, Parts
+from ds4watch.engine.tick import SELF, Engine, EngineSettings, Known, Parts
 from ds4watch.fleet.backend import LocalBackend, LocalPlace, WorkerSpec
 from ds4watch.fleet.board import BoardPublisher, last_policy
 from ds4watch.fleet.client import WorkerClient
@@ -307,6 +307,8 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         window_seconds=settings.store.live_window_seconds, names=blueprint.rules.names_read()
     )
     await live.reload(samples, clock.now() - settings.store.live_window_seconds)
+    for name in await _removed(samples, blueprint.specs):
+        live.remove_target(name, clock.now())
 
     session = await stack.enter_async_context(aiohttp.ClientSession())
     client_of = _client_factory(session, settings)
@@ -409,6 +411,12 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     )
 
 
+async def _removed(samples: SampleStore, specs: Sequence[WorkerSpec]) -> set[str]:
+    """Return the targets with history that are no longer in the fleet."""
+    wanted = {spec.id for spec in specs} | {SELF.name}
+    return set(await samples.targets()) - wanted
+
+
 def _client_factory(
     session: aiohttp.ClientSession, settings: Settings
 ) -> Callable[[str], WorkerClient]:
@@ -455,7 +463,7 @@ async def _known(restored: RestoredState, state: StateStore, clock: Clock) -> Kn
     today_at = midnight(now)
     versions = [int(it.plan.parameters.get("version", 0)) for it in restored.actions]
     return Known(
-        alerts={alert.fingerprint: alert for alert in alerts},
+        alerts=alerts,
         ladder=LadderState(POOL, version=max([restored.policy_version, *versions])),
         holds=restored.holds,
         totals=RequestTotals.restored(await state.requests_totals()),

@@ -38,7 +38,7 @@ FAILED = "ds4_rule_evaluation_failed"
 class Round:
     """What one round gave: every alert there is now, and what changed."""
 
-    alerts: Mapping[str, AlertState]
+    alerts: tuple[AlertState, ...]
     transitions: tuple[Transition, ...]
     failed: tuple[Sample, ...] = ()
 
@@ -60,7 +60,7 @@ class _Turn:
     live: LiveBuffer
     now: UnixSeconds
     by_rule: Mapping[str, Mapping[str, AlertState]]
-    alerts: dict[str, AlertState] = field(default_factory=dict)
+    alerts: list[AlertState] = field(default_factory=list)
     transitions: list[Transition] = field(default_factory=list)
 
 
@@ -71,7 +71,7 @@ class RuleBook:
         self._groups = [
             _Group(group.name, group.interval_seconds, compile_group(group)) for group in groups
         ]
-        self._errors: dict[tuple[str, str], str] = {}
+        self._errors: dict[tuple[str, int], str] = {}
         self._known = {
             rule.rule.id
             for group in self._groups
@@ -84,14 +84,19 @@ class RuleBook:
         found: set[str] = set()
         for group in self._groups:
             for rule in group.rules:
-                found |= names_read(rule) or frozenset()
+                names = names_read(rule)
+                if names is None:
+                    log.warning(
+                        "rule %s selects series by no name: it sees ds4_*, up and what other "
+                        "rules read, no more",
+                        rule.rule.name,
+                    )
+                found |= names or frozenset()
         return frozenset(found)
 
-    def evaluate(
-        self, live: LiveBuffer, alerts: Mapping[str, AlertState], now: UnixSeconds
-    ) -> Round:
+    def evaluate(self, live: LiveBuffer, alerts: Sequence[AlertState], now: UnixSeconds) -> Round:
         """Evaluate what is due and step its alerts; the others stay as they are."""
-        turn = _Turn(live, now, _by_rule(alerts.values()))
+        turn = _Turn(live, now, _by_rule(alerts))
         self._end_orphans(turn)
         for group in self._groups:
             if now >= group.due_at or group.due_at - now > group.interval_seconds:
@@ -99,8 +104,8 @@ class RuleBook:
                 self._evaluate_group(turn, group)
             else:
                 self._keep_group(turn, group)
-        live.write("alerts", alert_samples(turn.alerts.values()), now)
-        return Round(turn.alerts, tuple(turn.transitions), self._failures())
+        live.write("alerts", alert_samples(turn.alerts), now)
+        return Round(tuple(turn.alerts), tuple(turn.transitions), self._failures())
 
     def _evaluate_group(self, turn: _Turn, group: _Group) -> None:
         for number, compiled in enumerate(group.rules):
@@ -109,12 +114,12 @@ class RuleBook:
                 error = _record(turn, f"{group.name}/{number}", compiled.rule, evaluation)
             else:
                 error = _step(turn, compiled, compiled.rule, evaluation)
-            self._note(group.name, compiled.rule.name, error)
+            self._note((group.name, number), compiled.rule.name, error)
 
     def _keep_group(self, turn: _Turn, group: _Group) -> None:
         for compiled in group.rules:
             if isinstance(compiled.rule, AlertRule):
-                turn.alerts.update(turn.by_rule.get(compiled.rule.id, {}))
+                turn.alerts.extend(turn.by_rule.get(compiled.rule.id, {}).values())
 
     def _end_orphans(self, turn: _Turn) -> None:
         """End alerts of rules that are no longer there."""
@@ -126,20 +131,26 @@ class RuleBook:
                     ended = replace(state, phase=AlertPhase.RESOLVED, resolved_at=turn.now)
                     turn.transitions.append(_orphaned(state, ended, turn.now))
 
-    def _note(self, group: str, rule: str, error: str | None) -> None:
-        before = self._errors.get((group, rule))
+    def _note(self, place: tuple[str, int], rule: str, error: str | None) -> None:
+        before = self._errors.get(place)
         if error is None:
-            if self._errors.pop((group, rule), None) is not None:
+            if self._errors.pop(place, None) is not None:
                 log.warning("rule %s can be evaluated again", rule)
-        elif before is None:
+            return
+        if before is None:
             log.error("rule %s cannot be evaluated, its alerts stay as they are: %s", rule, error)
-        if error is not None:
-            self._errors[group, rule] = error
+        self._errors[place] = error
 
     def _failures(self) -> tuple[Sample, ...]:
+        failed = {
+            (group.name, group.rules[number].rule.name)
+            for group in self._groups
+            for place, number in self._errors
+            if place == group.name
+        }
         return tuple(
             Sample(FAILED, labels_of({"group": group, "rule": rule}), 1.0)
-            for group, rule in sorted(self._errors)
+            for group, rule in sorted(failed)
         )
 
 
@@ -164,7 +175,7 @@ def _step(
         turn.now,
         exit_evaluation=evaluate_exit(compiled, turn.live, turn.now),
     )
-    turn.alerts.update(result.states)
+    turn.alerts.extend(result.states.values())
     turn.transitions.extend(result.transitions)
     return result.error
 

@@ -94,7 +94,7 @@ class Status:
             "fleet": [self._worker(view) for view in self._supervisor.views()],
             "gateways": self._gateways(),
             "signals": fleet_signals(known.samples),
-            "alerts": [alert_json(alert) for alert in known.alerts.values()],
+            "alerts": [alert_json(alert) for alert in known.alerts],
             "policy": self._board.policy().as_json(),
             "holds": [
                 {

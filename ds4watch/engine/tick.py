@@ -36,10 +36,10 @@ from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionPlan, Hold, Refusal
 from ds4watch.model.alert import AlertPhase, AlertState
-from ds4watch.model.errors import EdgeError
+from ds4watch.model.errors import EdgeError, EdgeReason
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import Clock, UnixSeconds
-from ds4watch.model.scrape import ScrapeResult, Target
+from ds4watch.model.scrape import ScrapeFailure, ScrapeResult, Target
 from ds4watch.model.series import Sample, SeriesKey
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerView
 from ds4watch.notify.dispatcher import Dispatcher
@@ -56,6 +56,9 @@ SELF = Target(name="ds4watch", url="", labels=(("job", "ds4watch"),))
 
 _NO_LOAD = WorkerLoad()
 """The table of workers tells how they stand; their load is in the history."""
+
+_NO_VALUES = np.empty(0, dtype=np.float64)
+_NOT_SERVING = ScrapeFailure(EdgeReason.GONE, "the worker does not serve at the moment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class Parts:
 class Known:
     """What the engine carries from one tick to the next; all of it restored at a start."""
 
-    alerts: Mapping[str, AlertState] = field(default_factory=dict)
+    alerts: tuple[AlertState, ...] = ()
     ladder: LadderState = field(default_factory=lambda: LadderState(POOL))
     holds: tuple[Hold, ...] = ()
     totals: RequestTotals = field(default_factory=RequestTotals)
@@ -116,9 +119,9 @@ class Engine:
         self._parts = parts
         self._settings = settings
         self._clock = clock
-        self._reader = Reader(parts.samples.schema)
+        self._reader = Reader(parts.samples)
         self._wake = asyncio.Event()
-        self._scraped: set[str] = set()
+        self._scraped: dict[str, Target] = {}
         self._gpus: tuple[GpuReading, ...] = ()
         self.known = known
 
@@ -187,16 +190,27 @@ class Engine:
         for result in results:
             if result.failure is not None:
                 parts.telemetry.process.scrape_failures.labels(result.failure.reason.value).inc()
-        collected = self._reader.read(results)
+        collected = self._reader.read([*results, *self._gone(targets)])
         parts.supervisor.note(collected.loads, collected.progress)
-        self._drop_removed({target.name for target in targets})
         return collected
 
-    def _drop_removed(self, names: set[str]) -> None:
-        for gone in self._scraped - names:
-            self._parts.live.remove_target(gone, self._clock.now())
-        self._scraped = names
-        self._reader.forget_all_but(tuple(names))
+    def _gone(self, targets: Sequence[Target]) -> list[ScrapeResult]:
+        """Return a failed scrape for each worker that was scraped and no longer serves.
+
+        So what it last said is not believed any longer, and alerts on it are held, not resolved.
+        A worker that is not in the fleet any more was removed on purpose: its series end.
+        """
+        now = self._clock.now()
+        left = {name: it for name, it in self._scraped.items() if it not in targets}
+        self._scraped = {target.name: target for target in targets}
+        fleet = {view.id for view in self._parts.supervisor.views()}
+        self._reader.forget_all_but([*self._scraped, *fleet])
+        for name in left.keys() - fleet:
+            self._parts.live.remove_target(name, now)
+        return [
+            ScrapeResult(left[name], now, 0, _NO_VALUES, _NOT_SERVING)
+            for name in sorted(left.keys() & fleet - self._scraped.keys())
+        ]
 
     async def _requests(self) -> tuple[SpoolBatch, ...]:
         known = self.known
@@ -212,9 +226,10 @@ class Engine:
         known.fleet = FleetSnapshot(now, parts.supervisor.views())
         parts.board.publish_fleet(known.fleet)
         known.per_hour = per_hour(known.fleet.workers, self._settings.prices, now)
-        known.samples = (*collected.samples, *self._own_samples(now))
-        schema = parts.samples.intern(tuple(SeriesKey(it.name, it.labels) for it in known.samples))
-        values = np.array([sample.value for sample in known.samples], dtype=np.float64)
+        mine = self._own_samples(now)
+        known.samples = (*collected.samples, *mine)
+        schema = parts.samples.intern(tuple(SeriesKey(it.name, it.labels) for it in mine))
+        values = np.array([sample.value for sample in mine], dtype=np.float64)
         own = ScrapeResult(SELF, now, schema.id, values)
         parts.live.append([*collected.results, own], parts.samples.schema)
         parts.telemetry.signals.publish(known.samples)
@@ -245,15 +260,14 @@ class Engine:
             version=max(known.ladder.version, policy.version),
             action=f"set_level:{POOL}:{policy.version}" if policy.level else None,
         )
-        alerts = tuple(turn.alerts.values())
         decision = decide(
             state,
             parts.policy,
-            alerts,
+            turn.alerts,
             holds=known.holds,
             in_flight=parts.runner.in_flight(POOL),
             unconfirmed=any(
-                not alert.confirmed and alert.phase is AlertPhase.FIRING for alert in alerts
+                not alert.confirmed and alert.phase is AlertPhase.FIRING for alert in turn.alerts
             ),
             now=now,
         )
@@ -271,7 +285,7 @@ class Engine:
     ) -> TickCommit:
         return TickCommit(
             at=now,
-            alerts=tuple(turn.alerts.values()),
+            alerts=turn.alerts,
             transitions=turn.transitions,
             plans=tuple(plans),
             refusals=tuple(refusals),

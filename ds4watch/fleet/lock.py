@@ -11,6 +11,8 @@ from pathlib import Path
 from ds4watch.model.errors import ConfigError, Located
 
 LOCK_FILE = "daemon.lock"
+MAX_SOCKET_PATH_BYTES = 107
+"""sun_path of a Unix socket has 108 bytes, the last of them zero."""
 
 
 @contextlib.contextmanager
@@ -52,6 +54,15 @@ def running_daemon(state_dir: Path) -> int | None:
 
 def make_state_dir(state_dir: Path) -> None:
     """Make the state folder, for us alone. Raises ConfigError if it cannot be written."""
+    socket_length = len(os.fsencode(state_dir / "control.sock"))
+    if socket_length > MAX_SOCKET_PATH_BYTES:
+        finding = Located(
+            f"the path is too long by {socket_length - MAX_SOCKET_PATH_BYTES} bytes for a socket",
+            str(state_dir),
+            field="state_dir",
+            mend="take a folder with a shorter path",
+        )
+        raise ConfigError(finding)
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         (state_dir / "spool").mkdir(mode=0o700, exist_ok=True)

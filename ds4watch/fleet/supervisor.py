@@ -82,6 +82,7 @@ class Supervisor:
         self._clock = clock
         self._workers: dict[str, _Tended] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._begun = False
 
     async def start(self, specs: Sequence[WorkerSpec]) -> None:
         """Adopt what still runs, end what is no longer wanted, begin to tend the rest."""
@@ -96,6 +97,7 @@ class Supervisor:
             asyncio.create_task(self._tend(worker), name=f"tend {worker.spec.id}")
             for worker in self._workers.values()
         ]
+        self._begun = True
 
     def views(self) -> tuple[WorkerView, ...]:
         """Return every worker as it stands, in a stable order."""
@@ -103,6 +105,8 @@ class Supervisor:
 
     def waiting_for(self) -> tuple[str, ...]:
         """Return a line for each worker that is not ready: what is awaited, for how long."""
+        if not self._begun:
+            return ("the gateway; no worker is looked at before it listens",)
         now = self._clock.now()
         return tuple(
             f"{worker.spec.id}: {worker.life.reason or worker.life.phase.value} "

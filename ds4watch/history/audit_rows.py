@@ -58,7 +58,7 @@ def of_transition(transition: Transition) -> AuditEntry:
     labels = dict(transition.labels)
     name = labels.pop("alertname", transition.fingerprint)
     tier = labels.pop("severity", "none")
-    whose = "".join(f", {label} {value}" for label, value in sorted(labels.items()))
+    whose = "".join(f", {labels[key]}" for key in ("worker", "gpu", "profile") if key in labels)
     return AuditEntry(
         at=transition.at,
         kind=AuditKind.ALERT,

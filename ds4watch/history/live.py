@@ -176,7 +176,8 @@ class LiveBuffer:
         columns = source.columns.get(result.schema_id)
         if columns is None:
             columns = self._columns(source, result.target, schema_of(result.schema_id))
-        own = (1.0, result.took_seconds, float(len(result.values)))
+        scraped = len(result.values) if result.page_samples is None else result.page_samples
+        own = (1.0, result.took_seconds, float(scraped))
         values = np.concatenate([own, result.values[columns.picked]])
         block = source.block
         block.append(result.at, columns.lines, values)

@@ -39,3 +39,5 @@ class ScrapeResult:
     values: FloatArray
     failure: ScrapeFailure | None = None
     took_seconds: float = 0.0
+    page_samples: int | None = None
+    """Samples on the page itself, where signals derived from it stand behind them."""

@@ -141,6 +141,13 @@ function showFleet(status) {
   setChildren("fleet", JSON.stringify([fleet, status.at]), fleet.length ? cards : empty);
 }
 
+// Only what concerns this fleet: the shipped ladder names models that may not run here.
+function swapsOf(limits, fleet) {
+  const models = new Set((fleet ?? []).flatMap((worker) => worker.models ?? []));
+  const swaps = (limits.substitutions ?? []).filter(([asked]) => models.has(asked));
+  return swaps.map(([asked, serves]) => `${serves} for ${asked}`);
+}
+
 function showLevel(status) {
   const policy = status.policy;
   const tile = byId("level-tile");
@@ -153,12 +160,11 @@ function showLevel(status) {
   const name = policy.level === 0 ? policy.level_name : `${policy.level}: ${policy.level_name}`;
   setText("level", name);
   const limits = policy.limits ?? {};
-  const swaps = (limits.substitutions ?? []).map(([asked, serves]) => `${serves} for ${asked}`);
   const parts = [
     policy.reason,
     isNumber(limits.max_tokens_cap) ? `at most ${limits.max_tokens_cap} tokens an answer` : "",
     isNumber(limits.max_inflight) ? `at most ${limits.max_inflight} in flight` : "",
-    swaps.join(", "),
+    swapsOf(limits, status.fleet).join(", "),
     isNumber(limits.shed_below_priority) ? `priority under ${limits.shed_below_priority} shed` : "",
   ];
   setText("level-why", parts.filter(Boolean).join(" · "));
@@ -176,10 +182,23 @@ function alertRow(alert) {
   return row;
 }
 
+// Worst first; the watchdog (severity none) is there to be last, and is no reason to worry.
+const PHASES = ["firing", "pending", "resolved"];
+const SEVERITIES = ["critical", "warning", "info", "none"];
+const rank = (order, value) => (order.includes(value) ? order.indexOf(value) : order.length);
+
+function worstFirst(one, other) {
+  return Number(one.severity === "none") - Number(other.severity === "none")
+    || rank(PHASES, one.phase) - rank(PHASES, other.phase)
+    || rank(SEVERITIES, one.severity) - rank(SEVERITIES, other.severity)
+    || one.since - other.since;
+}
+
 function showAlerts(status) {
-  const alerts = status.alerts ?? [];
-  const count = (phase) => alerts.filter((alert) => alert.phase === phase).length;
-  const firing = alerts.filter((alert) => alert.phase === "firing");
+  const alerts = (status.alerts ?? []).toSorted(worstFirst);
+  const counted = alerts.filter((alert) => alert.severity !== "none");
+  const count = (phase) => counted.filter((alert) => alert.phase === phase).length;
+  const firing = counted.filter((alert) => alert.phase === "firing");
   setText("alert-count", firing.length ? `${firing.length} firing` : "none firing");
   const pending = count("pending");
   const names = [...new Set(firing.map((alert) => alert.name))].join(", ");
@@ -243,9 +262,10 @@ function storyRow(entry) {
   const row = make("li");
   const text = make("span");
   const about = entry.target ?? entry.subject;
-  if (about) text.append(make("strong", "", about), " ");
-  text.append(entry.summary ?? "");
-  if (entry.who) text.append(make("span", "quiet", ` by ${entry.who}`));
+  const summary = entry.summary ?? "";
+  if (about && !summary.includes(about)) text.append(make("strong", "", about), " ");
+  text.append(summary);
+  if (entry.who && entry.who !== "ds4watch") text.append(make("span", "quiet", ` by ${entry.who}`));
   row.append(make("time", "", clock(entry.at)), make("span", "tag", entry.kind ?? DASH), text);
   return row;
 }

@@ -145,8 +145,8 @@ async def test_what_a_tick_decided_is_restored_after_a_restart(
     assert [(entry.kind, entry.summary) for entry in await again.audit(10)] == [
         (AuditKind.REFUSAL, "refused set_level on pool: cooldown: 12 s to go"),
         (AuditKind.PLAN, "planned set_level on pool, 0 → 1: the queue is long"),
-        (AuditKind.ALERT, "Queue (critical, worker w1): pending → firing at nan: held 5 s"),
-        (AuditKind.ALERT, "Queue (critical, worker w1): inactive → pending at nan: held 5 s"),
+        (AuditKind.ALERT, "Queue (critical, w1): pending → firing at nan: held 5 s"),
+        (AuditKind.ALERT, "Queue (critical, w1): inactive → pending at nan: held 5 s"),
     ]
     assert query(path, "SELECT old, new, value FROM alert_events") == [
         ("inactive", "pending", "nan"),
