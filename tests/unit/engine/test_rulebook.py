@@ -1,0 +1,133 @@
+"""Rules in rounds: what is due, what fails, what was removed."""
+
+from __future__ import annotations
+
+import pytest
+
+from ds4watch.alerting.rulefile import load_rules
+from ds4watch.engine.rulebook import Round, RuleBook
+from ds4watch.history.live import LiveBuffer
+from ds4watch.model.alert import AlertPhase, AlertState
+from ds4watch.model.series import Sample
+
+RULES = """\
+groups:
+  - name: g
+    interval: 1s
+    rules:
+      - record: ds4_doubled
+        expr: 2 * ds4_queue_depth
+      - alert: Long
+        expr: ds4_doubled > 100
+        labels: {severity: warning}
+      - alert: Long
+        expr: ds4_doubled > 400
+        labels: {severity: critical}
+      - alert: Broken
+        expr: ds4_queue_depth * on (nothing) ds4_many
+  - name: slow
+    interval: 10s
+    rules:
+      - alert: Slow
+        expr: ds4_queue_depth > 50
+"""
+
+
+def depth(value: float) -> tuple[Sample, ...]:
+    return (Sample("ds4_queue_depth", (), value),)
+
+
+def phases(turn: Round) -> set[tuple[str, str, str]]:
+    return {(it.name, it.tier.value, it.phase.value) for it in turn.alerts}
+
+
+@pytest.fixture
+def live() -> LiveBuffer:
+    return LiveBuffer(window_seconds=900.0)
+
+
+def book(text: str = RULES) -> RuleBook:
+    return RuleBook(load_rules(text, "rules.yml"))
+
+
+def test_rules_run_in_file_order_so_that_later_ones_see_what_earlier_ones_record(
+    live: LiveBuffer,
+) -> None:
+    live.write("test", depth(60.0), 1000.0)
+    turn = book().evaluate(live, (), 1000.0)
+    assert ("Long", "warning", "firing") in phases(turn)
+    assert ("Long", "critical", "firing") not in phases(turn)
+
+
+def test_a_rule_that_fails_is_told_once_and_stops_no_other(
+    live: LiveBuffer, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = book()
+    alerts: tuple[AlertState, ...] = ()
+    for second in range(3):
+        at = 1000.0 + second
+        live.write("test", depth(60.0), at)
+        live.write("many", [Sample("ds4_many", (("x", x),), 1.0) for x in "ab"], at)
+        turn = rules.evaluate(live, alerts, at)
+        alerts = turn.alerts
+    assert [dict(sample.labels)["rule"] for sample in turn.failed] == ["Broken"]
+    assert caplog.text.count("rule Broken cannot be evaluated") == 1
+    assert ("Long", "warning", "firing") in phases(turn)
+    live.write("many", [], 1003.0)
+    live.write("test", depth(60.0), 1003.0)
+    assert rules.evaluate(live, alerts, 1003.0).failed == ()
+    assert "rule Broken can be evaluated again" in caplog.text
+
+
+def test_a_group_is_evaluated_at_its_own_interval_and_keeps_its_alerts_between(
+    live: LiveBuffer,
+) -> None:
+    rules = book()
+    alerts: tuple[AlertState, ...] = ()
+    seen = []
+    for second, value in enumerate([60.0] + [0.0] * 10):
+        live.write("test", depth(value), 1000.0 + second)
+        alerts = rules.evaluate(live, alerts, 1000.0 + second).alerts
+        seen.append([it.phase for it in alerts if it.name == "Slow"])
+    assert seen[:10] == [[AlertPhase.FIRING]] * 10
+    assert seen[10] == [AlertPhase.RESOLVED]
+
+
+def test_a_clock_set_back_does_not_silence_a_group(live: LiveBuffer) -> None:
+    rules = book()
+    live.write("test", depth(0.0), 1000.0)
+    rules.evaluate(live, (), 5000.0)
+    live.write("test", depth(60.0), 1001.0)
+    assert ("Slow", "none", "firing") in phases(rules.evaluate(live, (), 1001.0))
+
+
+def test_the_alert_of_a_removed_rule_ends_and_says_so(live: LiveBuffer) -> None:
+    live.write("test", depth(60.0), 1000.0)
+    firing = book().evaluate(live, (), 1000.0).alerts
+    without = RULES.replace("Slow", "Other")
+    live.write("test", depth(60.0), 1001.0)
+    turn = book(without).evaluate(live, firing, 1001.0)
+    ended = [it for it in turn.transitions if it.new is AlertPhase.RESOLVED]
+    assert [it.reason for it in ended] == ["its rule was removed"]
+    assert "Slow" not in {it.name for it in turn.alerts}
+
+
+def test_alerts_are_series_too(live: LiveBuffer) -> None:
+    live.write("test", depth(60.0), 1000.0)
+    book().evaluate(live, (), 1000.0)
+    states = [dict(labels) for labels, _ in live.latest("ALERTS")]
+    assert {"alertname": "Long", "alertstate": "firing", "severity": "warning"} in states
+
+
+def test_what_rules_read_is_known_and_what_has_no_name_is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    text = """\
+groups:
+  - name: g
+    rules:
+      - {alert: Named, expr: 'vllm:num_requests_waiting > 5'}
+      - {alert: Nameless, expr: 'sum({job="vllm"}) > 5'}
+"""
+    assert book(text).names_read() == {"vllm:num_requests_waiting"}
+    assert "Nameless" in caplog.text
