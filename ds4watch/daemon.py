@@ -314,6 +314,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     client_of = _client_factory(session, settings)
     policy = last_policy(state_dir, restored.policy)
     board = await stack.enter_async_context(BoardPublisher(state_dir, clock, policy=policy))
+    telemetry = Telemetry()
     runner = Runner(
         state,
         {
@@ -321,7 +322,8 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
                 board, clock, lease_seconds=settings.gateway.lease_seconds
             )
         },
-        clock,
+        metrics=telemetry.process,
+        clock=clock,
     )
     await runner.recover(
         record.plan
@@ -333,8 +335,9 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     supervisor = _supervisor(blueprint, table, state, client_of=client_of, clock=clock)
     keeper = GatewayKeeper(table, settings.gateway, state_dir, clock)
     known = await _known(restored, state, clock)
-    telemetry = Telemetry()
-    dispatcher = Dispatcher(state, _channel(settings, session), clock)
+    dispatcher = Dispatcher(
+        state, _channel(settings, session), metrics=telemetry.process, clock=clock
+    )
     reader = PageReader(samples)
     scraper = await stack.enter_async_context(
         Scraper(lambda: open_session(settings.scrape), settings.scrape, reader=reader, clock=clock)

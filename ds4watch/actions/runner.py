@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from ds4watch.model.action import ActionKind, ActionPlan, ActionStatus, Outcome
 from ds4watch.model.errors import EdgeError
 from ds4watch.model.ports import Clock, UnixSeconds
+from ds4watch.telemetry.metrics import ProcessMetrics
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +56,16 @@ class Runner:
     """The loop from a claimed row to its outcome."""
 
     def __init__(
-        self, actions: ActionLog, handlers: Mapping[ActionKind, Handler], clock: Clock
+        self,
+        actions: ActionLog,
+        handlers: Mapping[ActionKind, Handler],
+        *,
+        metrics: ProcessMetrics,
+        clock: Clock,
     ) -> None:
         self._actions = actions
         self._handlers = handlers
+        self._metrics = metrics
         self._clock = clock
         self._wake = asyncio.Event()
         self._in_flight: dict[str, str] = {}
@@ -105,6 +112,7 @@ class Runner:
                 try:
                     done = await self._carry_out(plan)
                     await self._actions.finish_action(done.outcome, policy=done.policy)
+                    self._metrics.actions.labels(plan.kind.value, done.outcome.status.value).inc()
                 finally:
                     self._in_flight.pop(plan.id, None)
         except EdgeError as error:

@@ -175,8 +175,14 @@ class Engine:
         self._parts.runner.submit([plan for plan in fresh if not plan.dry_run])
         if turn.transitions:
             self._parts.dispatcher.wake()
-        await self._parts.samples.append([*collected.results, own])
+        await self._store([*collected.results, own])
         return _told(turn, fresh, refusals)
+
+    async def _store(self, results: Sequence[ScrapeResult]) -> None:
+        samples = self._parts.samples
+        before = samples.lost_rows
+        await samples.append(results)
+        self._parts.telemetry.process.store_lost_rows.inc(samples.lost_rows - before)
 
     async def _collect(self) -> Collected:
         parts = self._parts

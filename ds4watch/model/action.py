@@ -36,13 +36,8 @@ class RefusalReason(StrEnum):
     """Why something that was asked for is not done."""
 
     DRY_RUN = "dry_run"
-    COOLDOWN = "cooldown"
     SETTLING = "settling"
     HOLD = "hold"
-    IN_FLIGHT = "in_flight"
-    NO_TARGET = "no_target"
-    UNCONFIRMED = "unconfirmed"
-    NOT_LEADER = "not_leader"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,3 @@ NANOS_PER_UNIT = 10**9
 def nanos_from_decimal(amount: Decimal) -> Nanos:
     """Return `amount` of the currency as nanos, rounded half to even."""
     return int((amount * NANOS_PER_UNIT).to_integral_value(rounding=ROUND_HALF_EVEN))
-
-
-def format_money(nanos: Nanos, currency: str) -> str:
-    """Return a sum for people: four decimals under one unit, two from there on."""
-    amount = Decimal(nanos) / NANOS_PER_UNIT
-    return f"{amount:.2f} {currency}" if abs(amount) >= 1 else f"{amount:.4f} {currency}"

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from ds4watch.model.errors import EdgeError, NotifyError
 from ds4watch.model.ports import Clock, UnixSeconds
+from ds4watch.telemetry.metrics import ProcessMetrics
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,9 @@ class Outbox(Protocol):
 
 
 class Channel(Protocol):
-    """A way to tell people."""
+    """A way to tell people; `name` is its metric label."""
+
+    name: str
 
     async def send(self, payload: Mapping[str, Any]) -> None:
         """Tell them. Raises NotifyError."""
@@ -66,9 +69,12 @@ class Channel(Protocol):
 class Dispatcher:
     """The loop from the outbox to the channel."""
 
-    def __init__(self, outbox: Outbox, channel: Channel, clock: Clock) -> None:
+    def __init__(
+        self, outbox: Outbox, channel: Channel, *, metrics: ProcessMetrics, clock: Clock
+    ) -> None:
         self._outbox = outbox
         self._channel = channel
+        self._metrics = metrics
         self._clock = clock
         self._wake = asyncio.Event()
 
@@ -98,8 +104,10 @@ class Dispatcher:
                 await self._failed(row, error)
             else:
                 await self._outbox.finish_notification(row.id, at=self._clock.now())
+                self._count("sent")
 
     async def _failed(self, row: Notification, error: NotifyError) -> None:
+        self._count("failed" if error.retryable else "given_up")
         now = self._clock.now()
         tried = min(max(row.attempts, 1), 30)
         wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2 ** (tried - 1))
@@ -107,3 +115,6 @@ class Dispatcher:
         if tried == 1 or retry_at is None:
             log.warning("notification %s not delivered: %s", row.id, error)
         await self._outbox.finish_notification(row.id, at=now, error=str(error), retry_at=retry_at)
+
+    def _count(self, outcome: str) -> None:
+        self._metrics.notifications.labels(self._channel.name, outcome).inc()

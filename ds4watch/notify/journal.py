@@ -12,6 +12,8 @@ log = logging.getLogger(__name__)
 class Journal:
     """Logs each notification."""
 
+    name = "log"
+
     async def send(self, payload: Mapping[str, Any]) -> None:
         """Write one line."""
         annotations = payload.get("annotations", {})

@@ -16,6 +16,8 @@ _TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 class Webhook:
     """Posts to one address."""
 
+    name = "webhook"
+
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
         self._url = url

@@ -13,6 +13,7 @@ from ds4watch.actions.runner import Runner
 from ds4watch.actions.set_level import SetLevel
 from ds4watch.model.action import ActionKind, ActionPlan, ActionStatus, Outcome
 from ds4watch.model.service_policy import Limits, ServicePolicy
+from ds4watch.telemetry.metrics import Telemetry
 from tests.edge.clock import SystemClock
 
 PLAN = ActionPlan(
@@ -72,7 +73,8 @@ class Board:
 
 def runner_of(log: Log, board: Board) -> Runner:
     handler = SetLevel(board, SystemClock(), lease_seconds=600.0)
-    return Runner(log, {ActionKind.SET_LEVEL: handler}, SystemClock())
+    metrics = Telemetry().process
+    return Runner(log, {ActionKind.SET_LEVEL: handler}, metrics=metrics, clock=SystemClock())
 
 
 async def carried_out(log: Log, board: Board) -> Outcome:

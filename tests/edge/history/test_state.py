@@ -68,7 +68,7 @@ PLAN = ActionPlan(
     reason="the queue is long",
 )
 REFUSAL = Refusal(
-    ActionKind.SET_LEVEL, "pool", RefusalReason.COOLDOWN, "12 s to go", FIRING.fingerprint, NOW
+    ActionKind.SET_LEVEL, "pool", RefusalReason.SETTLING, "12 s to go", FIRING.fingerprint, NOW
 )
 RECORD = RequestRecord(
     id="req-1",
@@ -143,7 +143,7 @@ async def test_what_a_tick_decided_is_restored_after_a_restart(
     assert (restored.policy, restored.policy_version) == ({"version": 3, "level": 1}, 3)
     assert restored.carry == {"w1": "0.25"}
     assert [(entry.kind, entry.summary) for entry in await again.audit(10)] == [
-        (AuditKind.REFUSAL, "refused set_level on pool: cooldown: 12 s to go"),
+        (AuditKind.REFUSAL, "refused set_level on pool: settling: 12 s to go"),
         (AuditKind.PLAN, "planned set_level on pool, 0 → 1: the queue is long"),
         (AuditKind.ALERT, "Queue (critical, w1): pending → firing at nan: held 5 s"),
         (AuditKind.ALERT, "Queue (critical, w1): inactive → pending at nan: held 5 s"),

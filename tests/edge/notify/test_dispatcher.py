@@ -16,6 +16,7 @@ from ds4watch.model.errors import NotifyError
 from ds4watch.notify.dispatcher import Dispatcher
 from ds4watch.notify.journal import Journal
 from ds4watch.notify.webhook import Webhook
+from ds4watch.telemetry.metrics import Telemetry
 
 PAYLOAD = {
     "name": "Queue",
@@ -87,21 +88,26 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def dispatch(outbox: Outbox, session: aiohttp.ClientSession, receiver: Receiver) -> None:
+async def dispatch(outbox: Outbox, session: aiohttp.ClientSession, receiver: Receiver) -> str:
+    """Serve the outbox until it is empty; return the page of metrics."""
+    telemetry = Telemetry()
     app = web.Application()
     app.router.add_post("/hook", receiver.handle)
     async with TestServer(app) as server:
         webhook = Webhook(session, str(server.make_url("/hook")))
-        task = asyncio.create_task(Dispatcher(outbox, webhook, FixedClock()).run())
+        dispatcher = Dispatcher(outbox, webhook, metrics=telemetry.process, clock=FixedClock())
+        task = asyncio.create_task(dispatcher.run())
         async with asyncio.timeout(10):
             await outbox.empty.wait()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+    return telemetry.render().decode()
 
 
 async def test_what_waits_is_posted_in_order(session: aiohttp.ClientSession) -> None:
     outbox, receiver = Outbox(Row(1), Row(2)), Receiver(200)
-    await dispatch(outbox, session, receiver)
+    page = await dispatch(outbox, session, receiver)
+    assert 'ds4_notifications_total{channel="webhook",outcome="sent"} 2.0' in page
     assert receiver.got == [PAYLOAD, PAYLOAD]
     assert outbox.ended == [(1, None, None), (2, None, None)]
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from ds4watch.cost.attribution import Charge, CostPart, charges, part_of, per_hour
 from ds4watch.cost.prices import PriceEntry, price_at, price_entry
-from ds4watch.model.money import format_money
 from ds4watch.model.worker import WorkerLoad, WorkerPhase, WorkerView
 
 PRICES = (
@@ -95,8 +94,3 @@ def test_a_span_over_the_hour_is_charged_to_both_at_their_own_price() -> None:
 def test_the_running_cost_counts_who_holds_a_machine() -> None:
     fleet = [worker(), worker("x"), worker(phase=WorkerPhase.FAILED)]
     assert per_hour(fleet, PRICES, 0.0) == 3_950_000_000
-
-
-def test_money_is_shown_as_people_read_it() -> None:
-    assert format_money(12_345_678_901, "USD") == "12.35 USD"
-    assert format_money(12_300_000, "EUR") == "0.0123 EUR"
