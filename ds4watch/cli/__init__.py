@@ -22,16 +22,16 @@ class Command(NamedTuple):
 
 
 COMMANDS: dict[str, Command] = {
-    "up": Command("ds4watch.cli.up", "Start the daemon, the gateway and the workers."),
-    "down": Command("ds4watch.cli.down", "Drain the gateway, stop the workers and the daemon."),
-    "status": Command("ds4watch.cli.status", "Show fleet, signals, alerts, level and cost."),
-    "workers": Command("ds4watch.cli.workers", "List the workers, or show one's log."),
+    "up": Command("ds4watch.cli.up", "Start daemon, gateway and workers; Ctrl-C stops them."),
+    "down": Command("ds4watch.cli.down", "Stop all of them: finish open requests, then end."),
+    "status": Command("ds4watch.cli.status", "Show workers, alerts, service level, signals, cost."),
+    "workers": Command("ds4watch.cli.workers", "List the workers, or show the log of one."),
     "audit": Command("ds4watch.cli.audit", "Tell what happened, when, and why."),
-    "hold": Command("ds4watch.cli.hold", "Forbid actions on a target for a while."),
-    "resume": Command("ds4watch.cli.resume", "Lift a hold."),
+    "hold": Command("ds4watch.cli.hold", "Forbid automatic actions for a while."),
+    "resume": Command("ds4watch.cli.resume", "Lift a hold: actions are taken again."),
     "check": Command("ds4watch.cli.check", "Check settings, profiles, rules and policy."),
-    "sim": Command("ds4watch.cli.sim", "Run simulated vLLM workers."),
-    "load": Command("ds4watch.cli.load", "Send bounded load to the gateway."),
+    "sim": Command("ds4watch.cli.sim", "Run simulated vLLM workers by themselves."),
+    "load": Command("ds4watch.cli.load", "Send a bounded test load to the gateway."),
     "config": Command("ds4watch.cli.config"),
     "version": Command("ds4watch.cli.version", "Print the version."),
 }
@@ -87,7 +87,9 @@ def overview() -> str:
         "ds4watch: the cost and health autopilot of vLLM fleets\n\n"
         "Usage: ds4watch COMMAND [OPTIONS]\n\n"
         "Commands:\n" + "\n".join(lines) + "\n\n"
-        "Each command has --help with an example. Begin with `ds4watch up --sim`.\n"
+        "Each command has --help with an example.\n\n"
+        "To see it work without vLLM: `ds4watch up --sim`; then, in a second terminal,\n"
+        "`ds4watch load --concurrency 96` and `ds4watch status --watch`.\n"
     )
 
 

@@ -18,6 +18,7 @@ app = new_app()
 
 FOLLOW_SECONDS = 1.0
 _FOLLOW_ROWS = 1000
+_KIND_HELP = "Rows of this kind only: alert, plan, outcome, refusal, worker, hold, daemon, …"
 
 
 @app.command()
@@ -25,11 +26,13 @@ def audit(
     config: Config = None,
     admin: Admin = None,
     as_json: Json = False,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Lines at most.")] = 100,
-    kind: Annotated[str | None, typer.Option(help="This kind only.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it happens.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Newest rows to show.")] = 100,
+    kind: Annotated[str | None, typer.Option(metavar="KIND", help=_KIND_HELP)] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on showing what happens.")
+    ] = False,
 ) -> None:
-    """Tell what happened, oldest first: time, kind, who, target, what and why.
+    """Tell what happened, oldest first: when, kind, who did it, to what, what and why.
 
     With --json, one object a line.
 

@@ -30,10 +30,14 @@ app = new_app()
 @app.command()
 def check(
     config: Config = None,
-    sim: Annotated[bool, typer.Option("--sim", help="As for `up --sim`.")] = False,
+    sim: Annotated[
+        bool, typer.Option("--sim", help="Check what `ds4watch up --sim` would run.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check the settings, the profiles, the rules and the policy; exit with 2 on any fault.
+    """Check settings, profiles, rules and policy; tell each fault with file and line.
+
+    Exits with 2 if there is a fault. Starts nothing and needs no daemon.
 
     Example: ds4watch check --config ds4watch.yml
     """

@@ -19,13 +19,30 @@ from ds4watch.model.errors import ConfigError
 from ds4watch.web.tokens import ADMIN_TOKEN_FILE
 
 Config = Annotated[
-    Path | None, typer.Option("--config", "-c", metavar="FILE", help="Settings file.")
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="Settings file. Without it: $DS4WATCH_CONFIG, ./ds4watch.yml, "
+        "/etc/ds4watch/ds4watch.yml, the first that there is; else all defaults hold.",
+    ),
+]
+State = Annotated[
+    Path | None,
+    typer.Option(
+        "--state", metavar="DIR", help="State folder, instead of the one in the settings."
+    ),
 ]
 Admin = Annotated[
     str | None,
-    typer.Option("--admin", metavar="URL", help="Admin API; from the settings if not given."),
+    typer.Option(
+        "--admin",
+        metavar="URL",
+        help="Address of the daemon's admin API. [default: as in the settings]",
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs to read.")]
 
 
 def new_app(**options: Any) -> typer.Typer:
@@ -56,11 +73,11 @@ class Context:
     client: AdminClient
 
 
-def connect(config: Path | None, admin: str | None) -> Context:
+def connect(config: Path | None, admin: str | None, state: Path | None = None) -> Context:
     """Load the settings and return the way to the daemon. Raises ConfigError."""
     loaded = find_settings(config, os.environ)
     try:
-        state_dir = resolve_state_dir(loaded.settings, os.environ)
+        state_dir = state or resolve_state_dir(loaded.settings, os.environ)
     except ConfigError:
         # Without a home there is no token, but on loopback reading needs none.
         state_dir = None

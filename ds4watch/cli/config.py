@@ -17,7 +17,7 @@ def config() -> None:
 
 @app.command()
 def reference() -> None:
-    """Print docs/configuration.md.
+    """Print docs/configuration.md: every key of ds4watch.yml and of a profile.
 
     Example: ds4watch config reference > docs/configuration.md
     """

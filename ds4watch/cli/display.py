@@ -14,6 +14,8 @@ from rich.text import Text
 
 DASH = "-"
 _PHASE_STYLES = {"ready": "green", "failed": "bold red", "quarantined": "bold red"}
+_PHASES = ("firing", "pending", "resolved")
+_SEVERITIES = ("critical", "warning", "info")
 _SEVERITY_STYLES = {"critical": "bold red", "warning": "yellow"}
 
 
@@ -75,10 +77,11 @@ def _parts(status: Mapping[str, Any]) -> Iterator[RenderableType]:
         line = f"hold on {hold['target']} until {until}, by {hold['who']}: {hold['why']}"
         yield Text(line, style="yellow")
     yield fleet_table(status.get("fleet") or [])
-    if status.get("alerts"):
-        yield _alert_table(status["alerts"])
-    else:
+    alerts = sorted(status.get("alerts") or (), key=_worst_first)
+    if all(alert.get("severity") == "none" for alert in alerts):
         yield Text("No alert is pending or firing.", style="green")
+    if alerts:
+        yield _alert_table(alerts)
     yield _gateway_table(status.get("gateways") or [])
     yield _signal_table(status.get("signals") or {})
 
@@ -125,6 +128,18 @@ def fleet_table(fleet: list[dict[str, Any]]) -> RenderableType:
 
 def _generated_rate(signals: Mapping[str, Any]) -> Any:
     return signals.get('ds4_tokens_per_second{kind="generated"}')
+
+
+def _worst_first(alert: Mapping[str, Any]) -> tuple[int, int]:
+    """Sort by phase, then severity; the watchdog (severity none) is there to be last."""
+    phase, severity = str(alert.get("phase")), str(alert.get("severity"))
+    if severity == "none":
+        return len(_PHASES), 0
+    return _place(phase, _PHASES), _place(severity, _SEVERITIES)
+
+
+def _place(word: str, order: tuple[str, ...]) -> int:
+    return order.index(word) if word in order else len(order) - 1
 
 
 def _alert_table(alerts: list[dict[str, Any]]) -> Table:

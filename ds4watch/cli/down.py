@@ -6,9 +6,8 @@ import os
 
 import typer
 
-from ds4watch.cli.common import Config, new_app
+from ds4watch.cli.common import Config, State, new_app
 from ds4watch.cli.daemon_module import daemon_module
-from ds4watch.cli.up import State
 from ds4watch.config.files import find_settings
 
 app = new_app()
@@ -16,7 +15,9 @@ app = new_app()
 
 @app.command()
 def down(config: Config = None, state: State = None) -> None:
-    """Drain the gateway, stop the workers and the daemon, and leave nothing behind.
+    """Stop everything: finish open requests, then end gateway, workers and daemon.
+
+    Works too when the daemon is gone and has left gateway and workers running.
 
     Example: ds4watch down
     """

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ds4watch.cli.common import Admin, Config, Json, connect, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
 from ds4watch.cli.display import instant
 from ds4watch.model.errors import ConfigError, Located
 
@@ -20,18 +20,23 @@ _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @app.command()
 def hold(
-    target: Annotated[str, typer.Argument(help="A pool or worker; * for everything.")],
-    why: Annotated[str, typer.Option("--why", help="The reason, for the audit.")],
-    span: Annotated[str, typer.Option("--for", metavar="TIME", help="30s, 15m, 2h, 1d.")] = "1h",
+    target: Annotated[
+        str, typer.Argument(help="A pool (the shipped policy has one, default), or * for all.")
+    ],
+    why: Annotated[str, typer.Option("--why", help="The reason; it is kept in the audit.")],
+    span: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="How long: 30s, 15m, 2h, 1d.")
+    ] = "1h",
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
     as_json: Json = False,
 ) -> None:
-    """Forbid automatic actions on a target for a while.
+    """Forbid automatic actions on a target for a while; what is in force stays in force.
 
     Example: ds4watch hold default --for 30m --why "load test"
     """
-    client = connect(config, admin).client
+    client = connect(config, admin, state).client
     placed = client.hold(target=target, seconds=seconds_of(span), who=user_name(), why=why)
     if as_json:
         print_json(placed)

@@ -7,51 +7,57 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from ds4watch.cli.common import new_app
 from ds4watch.model.errors import UpstreamError
 from ds4watch.sim.clock import SystemClock
 from ds4watch.sim.load import MAX_CONCURRENCY, MAX_REQUESTS, MAX_SECONDS, LoadSettings
 from ds4watch.sim.load_report import run_load
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = new_app()
 
 _EXAMPLES = """Examples:
 
   ds4watch load --concurrency 96 --seconds 30
 
-  ds4watch load --url http://127.0.0.1:8201 --model sim --requests 100 --no-stream --json
+  ds4watch load --url http://127.0.0.1:8201 --requests 100 --json
 """
 
 
 @app.command(epilog=_EXAMPLES)
 def load(
     *,
-    url: Annotated[str, typer.Option(help="Gateway or worker, on this machine only.")] = (
+    url: Annotated[str, typer.Option(help="Gateway or worker; on this machine only.")] = (
         "http://127.0.0.1:8400"
     ),
     model: Annotated[
-        str | None, typer.Option(help="Model to ask for; the first listed without a dash if none.")
+        str | None,
+        typer.Option(help="Model to ask for. [default: an alias that several workers serve]"),
     ] = None,
     concurrency: Annotated[
         int, typer.Option(help=f"Requests at once, at most {MAX_CONCURRENCY}.")
     ] = 16,
     seconds: Annotated[
-        float, typer.Option(help=f"No new request after so long, at most {MAX_SECONDS:.0f}.")
+        float,
+        typer.Option(help=f"Time after which no new request is sent, at most {MAX_SECONDS:.0f}."),
     ] = 30.0,
     requests: Annotated[
         int, typer.Option(help=f"Requests in all, at most {MAX_REQUESTS}.")
     ] = MAX_REQUESTS,
     prompt_tokens: Annotated[
-        int, typer.Option(help="Length of a prompt in bytes, which the simulated worker counts.")
+        int, typer.Option(help="Length of a prompt, about; the simulated worker counts bytes.")
     ] = 64,
-    max_tokens: Annotated[int, typer.Option(help="Longest answer.")] = 64,
+    max_tokens: Annotated[int, typer.Option(help="Longest answer to ask for.")] = 64,
     stream: Annotated[bool, typer.Option(help="Ask for streams.")] = True,
     shared_prefix_ratio: Annotated[
-        float, typer.Option(help="Share of the prompt that all requests begin with, 0..1.")
+        float,
+        typer.Option(
+            help="Part of each prompt that is the same for all, 0 to 1: it can be cached."
+        ),
     ] = 0.5,
     seed: Annotated[int, typer.Option(help="Other seeds give other prompts.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Send bounded load to the gateway, and sum up what came back."""
+    """Send a bounded test load to the gateway, and sum up what came back."""
     settings = LoadSettings(
         url=url.rstrip("/"),
         model=model,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ds4watch.cli.common import Admin, Config, connect, new_app
+from ds4watch.cli.common import Admin, Config, State, connect, new_app
 from ds4watch.cli.hold import user_name
 
 app = new_app()
@@ -14,13 +14,14 @@ app = new_app()
 
 @app.command()
 def resume(
-    target: Annotated[str, typer.Argument(help="The target of the hold; * for everything.")],
+    target: Annotated[str, typer.Argument(help="The target that was given to `ds4watch hold`.")],
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
 ) -> None:
     """Lift a hold, so that actions are taken again.
 
     Example: ds4watch resume default
     """
-    connect(config, admin).client.lift(target=target, who=user_name())
+    connect(config, admin, state).client.lift(target=target, who=user_name())
     typer.echo(f"the hold on {target} is lifted")

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from ds4watch.cli.common import new_app
 from ds4watch.sim.server import run
 from ds4watch.sim.settings import ServerSettings, SimSettings
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = new_app()
 
 _EXAMPLES = """Examples:
 
@@ -20,7 +21,7 @@ _EXAMPLES = """Examples:
 
   ds4watch sim --fault slow=4 --precision-noise 0.05 --dev-mode
 
-  curl -d '{"fault": "hang", "on": true}' http://127.0.0.1:8201/sim/fault
+  curl -d '{"fault": "hang", "on": true}' 127.0.0.1:8201/sim/fault
 """
 
 
@@ -31,13 +32,13 @@ def sim(
         list[str] | None,
         typer.Argument(help="Further served names, as after vllm's --served-model-name."),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to bind; anybody there can break it.")] = (
-        "127.0.0.1"
-    ),
+    host: Annotated[
+        str, typer.Option(help="Address to bind. There is no login: keep it on loopback.")
+    ] = ("127.0.0.1"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="First port; 0: any free.")] = 8201,
     count: Annotated[int, typer.Option(min=1, max=2000, help="Workers, one port each.")] = 1,
     served_model_name: Annotated[
-        list[str] | None, typer.Option(help="Served name; the first is the metrics' label.")
+        list[str] | None, typer.Option(help="Name of the model; may be given several times.")
     ] = None,
     max_num_seqs: Annotated[int, typer.Option(min=1, help="Sequences in one batch.")] = 8,
     max_model_len: Annotated[int, typer.Option(min=16, help="Longest context.")] = 8192,
@@ -63,12 +64,12 @@ def sim(
         float, typer.Option(min=0, help="Seconds that open requests get at SIGTERM.")
     ] = 0.0,
     fault: Annotated[
-        list[str] | None, typer.Option(help="Fault to start with: hang, slow=4, oom_at_start, …")
+        list[str] | None, typer.Option(help="Fault to start with: hang, slow=4, http_500=0.1, …")
     ] = None,
     dev_mode: Annotated[bool, typer.Option(help="Add /sleep, /wake_up and the like.")] = False,
     seed: Annotated[int, typer.Option(help="Other seeds give other texts.")] = 1,
 ) -> None:
-    """Run simulated vLLM workers: its API and metrics without a model."""
+    """Run simulated vLLM workers by themselves: vLLM's API and metrics page without a model."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     names = (*(served_model_name or ()), *(more_names or ()))
     settings = SimSettings(

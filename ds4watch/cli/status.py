@@ -24,9 +24,11 @@ def status(
     config: Config = None,
     admin: Admin = None,
     as_json: Json = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, each second.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it anew each second.")] = False,
 ) -> None:
-    """Show what is waited for, the fleet, signals, alerts, the level in force and why, and cost.
+    """Show workers, alerts, the service level in force and why, gateway, signals and cost.
+
+    What is not yet as it should be stands first, as "waiting for …". A dash: not reported.
 
     Example: ds4watch status --watch
     """

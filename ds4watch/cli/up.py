@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ds4watch.cli.common import Config, new_app
+from ds4watch.cli.common import Config, State, new_app
 from ds4watch.cli.daemon_module import daemon_module
 from ds4watch.config.files import find_settings, load_profiles, wanted_workers
 
 app = new_app()
-
-State = Annotated[
-    Path | None, typer.Option("--state", metavar="DIR", help="State folder, over the settings'.")
-]
 
 
 @app.command()
 def up(
     config: Config = None,
     state: State = None,
-    sim: Annotated[bool, typer.Option("--sim", help="Simulated workers, no vLLM.")] = False,
+    sim: Annotated[
+        bool, typer.Option("--sim", help="Run two simulated workers: needs no vLLM and no model.")
+    ] = False,
 ) -> None:
-    """Start the daemon, the gateway and the workers, in the foreground; Ctrl-C stops them all.
+    """Start the daemon, the gateway and the workers, in the foreground.
+
+    Ctrl-C (or `ds4watch down`) stops them all. On SIGTERM the daemon alone ends: gateway and
+    workers go on, and the next `ds4watch up` takes them over.
 
     Example: ds4watch up --sim
     """

@@ -21,9 +21,9 @@ _TAIL_BYTES = 1 << 20
 def workers(
     context: typer.Context, config: Config = None, admin: Admin = None, as_json: Json = False
 ) -> None:
-    """List the workers, or show one's log.
+    """List the workers; `ds4watch workers logs ID` shows the log of one.
 
-    Example: ds4watch workers logs tiny-full-1
+    Example: ds4watch workers logs tiny-full-0
     """
     if context.invoked_subcommand is not None:
         return
@@ -36,14 +36,18 @@ def workers(
 
 @app.command()
 def logs(
-    worker: Annotated[str, typer.Argument(metavar="ID", help="A worker's id.")],
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Lines at most.")] = 100,
+    worker: Annotated[
+        str, typer.Argument(metavar="ID", help="Id of a worker, as `ds4watch workers` lists it.")
+    ],
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=1, help="Lines to show, at most.")
+    ] = 100,
     config: Config = None,
     admin: Admin = None,
 ) -> None:
-    """Show the end of a worker's log; it has to be on this machine.
+    """Show the end of a worker's log; the worker has to run on this machine.
 
-    Example: ds4watch workers logs tiny-full-1 --lines 50
+    Example: ds4watch workers logs tiny-full-0 --lines 50
     """
     fleet = connect(config, admin).client.status()["fleet"]
     path = _log_of(fleet, worker)

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
-import pytest
+import io
 
-from ds4watch.cli.display import money, number, percent, signal
+import pytest
+from rich.console import Console
+
+from ds4watch.cli.display import money, number, percent, signal, status_view
 from ds4watch.cli.hold import seconds_of
 from ds4watch.model.errors import ConfigError
 
@@ -44,3 +47,29 @@ def test_spans_are_read_and_nonsense_is_refused() -> None:
     for span in ("", "0", "-1", "soon", "1w"):
         with pytest.raises(ConfigError):
             seconds_of(span)
+
+
+def test_alerts_are_shown_worst_first_and_the_watchdog_last() -> None:
+    given = [
+        {"name": "Watchdog", "phase": "firing", "severity": "none"},
+        {"name": "Over", "phase": "resolved", "severity": "critical"},
+        {"name": "Soon", "phase": "pending", "severity": "critical"},
+        {"name": "Bad", "phase": "firing", "severity": "warning"},
+        {"name": "Worst", "phase": "firing", "severity": "critical"},
+    ]
+    shown = text_of({"alerts": given})
+    places = [shown.index(name) for name in ("Worst", "Bad", "Soon", "Over", "Watchdog")]
+    assert places == sorted(places)
+    assert "No alert is pending or firing" not in shown
+
+
+def test_a_watchdog_alone_is_no_alert_to_worry_about() -> None:
+    shown = text_of({"alerts": [{"name": "Watchdog", "phase": "firing", "severity": "none"}]})
+    assert "No alert is pending or firing" in shown
+    assert "Watchdog" in shown
+
+
+def text_of(status: dict[str, object]) -> str:
+    written = io.StringIO()
+    Console(file=written, width=200, no_color=True).print(status_view(status))
+    return written.getvalue()
