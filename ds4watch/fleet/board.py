@@ -15,12 +15,14 @@ from typing import Any, Self
 
 from ds4watch.model.ports import Clock
 from ds4watch.model.service_policy import ApiKey, Board, ServicePolicy
-from ds4watch.model.worker import FleetSnapshot
+from ds4watch.model.worker import FleetSnapshot, WorkerLoad
 
 log = logging.getLogger(__name__)
 
 _LINE_LIMIT_BYTES = 8 << 20
 _BACKLOG_LIMIT_BYTES = 8 << 20
+_STATS = b'{"type":"stats"}\n'
+_NO_LOAD = WorkerLoad()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +42,17 @@ class _Link:
         self.view = view
         self.writer = writer
 
-    def send(self, message: Mapping[str, Any]) -> None:
+    def send(self, line: bytes) -> None:
         transport = self.writer.transport
         if transport.get_write_buffer_size() > _BACKLOG_LIMIT_BYTES:
             log.warning("gateway %s does not read its control socket: cut off", self.view.name)
             transport.abort()
             return
-        self.writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        self.writer.write(line)
+
+
+def _line(message: Mapping[str, Any]) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
 class BoardPublisher:
@@ -59,6 +65,7 @@ class BoardPublisher:
         self._links: dict[str, _Link] = {}
         self._acknowledged = asyncio.Event()
         self._server: asyncio.Server | None = None
+        self._written = False
         self.board = Board(version=0, fleet=FleetSnapshot(at=clock.now()), policy=policy)
 
     async def __aenter__(self) -> Self:
@@ -111,28 +118,33 @@ class BoardPublisher:
     def ask_stats(self) -> None:
         """Ask each gateway for its in-flight counts; the answers come in by themselves."""
         for link in self._links.values():
-            link.send({"type": "stats"})
+            link.send(_STATS)
 
     def gateways(self) -> tuple[GatewayView, ...]:
         """Return the connected gateways by name."""
         return tuple(self._links[name].view for name in sorted(self._links))
 
     def _publish(self, board: Board) -> None:
-        self.board = replace(board, version=self.board.version + 1)
+        before, self.board = self.board, replace(board, version=self.board.version + 1)
         document = self.board.as_json()
-        self._write(document)
+        # Loads change each second and mean nothing to a gateway that starts later.
+        if not self._written or _lasting(before) != _lasting(self.board):
+            self._written = self._write(document)
+        line = _line({"type": "board", "board": document})
         for link in list(self._links.values()):
-            link.send({"type": "board", "board": document})
+            link.send(line)
 
-    def _write(self, document: Mapping[str, Any]) -> None:
+    def _write(self, document: Mapping[str, Any]) -> bool:
         temporary = self._path.with_suffix(".new")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
                 json.dump(document, stream, separators=(",", ":"))
             temporary.replace(self._path)
         except OSError as error:
             log.error("the board file %s cannot be written: %s", self._path, error)  # noqa: TRY400 - one line, the reason says it all
+            return False
+        return True
 
     def _last_version(self) -> int:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -162,7 +174,7 @@ class BoardPublisher:
         link = _Link(view, writer)
         self._links[view.name] = link
         log.info("gateway %s connected, process %s", view.name, view.pid)
-        link.send({"type": "board", "board": self.board.as_json()})
+        link.send(_line({"type": "board", "board": self.board.as_json()}))
         self._acknowledged.set()
         return link
 
@@ -181,6 +193,12 @@ class BoardPublisher:
         except TimeoutError:
             return False
         return True
+
+
+def _lasting(board: Board) -> tuple[object, ...]:
+    """Return what of a board is worth a write: all but loads and versions."""
+    workers = tuple(replace(worker, load=_NO_LOAD) for worker in board.fleet.workers)
+    return workers, board.policy, board.keys
 
 
 def _heard(view: GatewayView, message: Mapping[str, Any]) -> GatewayView:

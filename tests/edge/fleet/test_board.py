@@ -13,7 +13,7 @@ import pytest
 
 from ds4watch.fleet.board import BoardPublisher
 from ds4watch.model.service_policy import Board, ServicePolicy
-from ds4watch.model.worker import FleetSnapshot
+from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerPhase, WorkerView
 from tests.edge.clock import SystemClock
 
 
@@ -44,6 +44,9 @@ class FakeGateway:
         await self.writer.wait_closed()
 
 
+WORKER = WorkerView("w", "p", ("m",), "http://127.0.0.1:1", WorkerPhase.READY, since=0.0)
+
+
 @pytest.fixture
 async def publisher(tmp_path: Path) -> AsyncIterator[BoardPublisher]:
     async with BoardPublisher(tmp_path, SystemClock(), policy=ServicePolicy()) as publisher:
@@ -55,13 +58,27 @@ async def test_a_gateway_gets_the_board_at_hello_and_at_each_change(
 ) -> None:
     gateway = await FakeGateway.connect(tmp_path, "g0")
     first = Board.from_json((await gateway.hear())["board"])
-    publisher.publish_fleet(FleetSnapshot(at=7.0))
+    publisher.publish_fleet(FleetSnapshot(at=7.0, workers=(WORKER,)))
     second = Board.from_json((await gateway.hear())["board"])
     assert (second.fleet.at, second.version) == (7.0, first.version + 1)
     written = json.loads((tmp_path / "board.json").read_text(encoding="utf-8"))
     assert Board.from_json(written) == second
     assert (tmp_path / "board.json").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "control.sock").stat().st_mode & 0o777 == 0o600
+    await gateway.close()
+
+
+async def test_a_change_of_load_alone_is_pushed_and_not_written(
+    publisher: BoardPublisher, tmp_path: Path
+) -> None:
+    publisher.publish_fleet(FleetSnapshot(at=7.0, workers=(WORKER,)))
+    written = (tmp_path / "board.json").read_bytes()
+    gateway = await FakeGateway.connect(tmp_path, "g0")
+    await gateway.hear()
+    busy = replace(WORKER, load=WorkerLoad(running=3.0))
+    publisher.publish_fleet(FleetSnapshot(at=8.0, workers=(busy,)))
+    assert Board.from_json((await gateway.hear())["board"]).fleet.workers == (busy,)
+    assert (tmp_path / "board.json").read_bytes() == written
     await gateway.close()
 
 
