@@ -42,7 +42,7 @@ from ds4watch.engine.signals import POOL, RequestTotals, midnight
 from ds4watch.engine.status import Place, Status
 from ds4watch.engine.tick import SELF, Engine, EngineSettings, Known, Parts
 from ds4watch.fleet.backend import LocalBackend, LocalPlace, WorkerSpec
-from ds4watch.fleet.board import BoardPublisher, last_policy
+from ds4watch.fleet.board import BoardPublisher, last_fleet, last_policy
 from ds4watch.fleet.client import WorkerClient
 from ds4watch.fleet.gateways import GatewayKeeper
 from ds4watch.fleet.lifecycle import LifeLimits
@@ -313,7 +313,12 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     session = await stack.enter_async_context(aiohttp.ClientSession())
     client_of = _client_factory(session, settings)
     policy = last_policy(state_dir, restored.policy)
-    board = await stack.enter_async_context(BoardPublisher(state_dir, clock, policy=policy))
+    table = ProcessTable(state_dir, clock)
+    running = {record.pid for record in table.records() if record.is_alive()}
+    fleet = last_fleet(state_dir, running)
+    board = await stack.enter_async_context(
+        BoardPublisher(state_dir, clock, policy=policy, fleet=fleet)
+    )
     telemetry = Telemetry()
     runner = Runner(
         state,
@@ -331,7 +336,6 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         if record.status in (ActionStatus.PLANNED, ActionStatus.RUNNING)
     )
 
-    table = ProcessTable(state_dir, clock)
     supervisor = _supervisor(blueprint, table, state, client_of=client_of, clock=clock)
     keeper = GatewayKeeper(table, settings.gateway, state_dir, clock)
     known = await _known(restored, state, clock)
@@ -386,7 +390,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     )
     await stack.enter_async_context(AdminServer(app, settings.admin.host, settings.admin.port))
     await _start_gateways(keeper, board, settings)
-    await supervisor.start(blueprint.specs)
+    await supervisor.start(blueprint.specs, fleet)
     await state.add_audit(_started(clock, restored))
     await stack.enter_async_context(
         Jobs(

@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from ds4watch.model.ports import Clock
 from ds4watch.model.service_policy import ApiKey, Board, ServicePolicy
-from ds4watch.model.worker import FleetSnapshot, WorkerLoad
+from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerView
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,15 @@ def _line(message: Mapping[str, Any]) -> bytes:
 class BoardPublisher:
     """Writes the board (atomic rename) and pushes it to each connected gateway."""
 
-    def __init__(self, state_dir: Path, clock: Clock, *, policy: ServicePolicy) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        clock: Clock,
+        *,
+        policy: ServicePolicy,
+        fleet: FleetSnapshot | None = None,
+    ) -> None:
+        """Begin with `fleet`, so that gateways that are there already serve on."""
         self._path = state_dir / "board.json"
         self._socket = state_dir / "control.sock"
         self._clock = clock
@@ -66,7 +74,7 @@ class BoardPublisher:
         self._acknowledged = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._written = False
-        self.board = Board(version=0, fleet=FleetSnapshot(at=clock.now()), policy=policy)
+        self.board = Board(version=0, fleet=fleet or FleetSnapshot(at=clock.now()), policy=policy)
 
     async def __aenter__(self) -> Self:
         self.board = replace(self.board, version=self._last_version())
@@ -227,3 +235,22 @@ def last_policy(state_dir: Path, stored: Mapping[str, Any] | None) -> ServicePol
         except (KeyError, TypeError, ValueError) as error:
             log.warning("a stored service policy cannot be read: %s", error)
     return max(found, key=lambda policy: policy.version)
+
+
+def last_fleet(state_dir: Path, running: Container[int]) -> FleetSnapshot:
+    """Return the fleet of the last board, without workers whose process has ended since.
+
+    running: pids that still run. Empty if there is no board, or none that can be read.
+    """
+    try:
+        board = json.loads((state_dir / "board.json").read_text(encoding="utf-8"))
+        workers = [WorkerView.from_json(worker) for worker in board["workers"]]
+        at = float(board["at"])
+    except FileNotFoundError:
+        return FleetSnapshot(at=0.0)
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        log.warning("the last board cannot be read: %s", error)
+        return FleetSnapshot(at=0.0)
+    return FleetSnapshot(
+        at, tuple(worker for worker in workers if worker.pid is None or worker.pid in running)
+    )

@@ -121,6 +121,16 @@ def adopted(started_at: UnixSeconds, now: UnixSeconds) -> Life:
     )
 
 
+def still_ready(life: Life, since: UnixSeconds) -> Life:
+    """Return the life of a worker that was ready under the last daemon too: it serves on.
+
+    Its proof is not of our time, so it has to answer a canary at the first look.
+    """
+    return replace(
+        life, phase=WorkerPhase.READY, since=since, reason="adopted: it was ready before"
+    )
+
+
 def progressed(life: Life, now: UnixSeconds) -> Life:
     """Return the life of a worker that moved a counter: proof like a canary's."""
     return _proved(life, now) if life.phase is WorkerPhase.READY else life

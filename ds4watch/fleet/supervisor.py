@@ -21,10 +21,11 @@ from ds4watch.fleet.lifecycle import (
     deed,
     progressed,
     started,
+    still_ready,
 )
 from ds4watch.model.errors import WorkerError
 from ds4watch.model.ports import Clock
-from ds4watch.model.worker import WorkerLoad, WorkerPhase, WorkerView
+from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerPhase, WorkerView
 
 log = logging.getLogger(__name__)
 
@@ -84,12 +85,18 @@ class Supervisor:
         self._tasks: list[asyncio.Task[None]] = []
         self._begun = False
 
-    async def start(self, specs: Sequence[WorkerSpec]) -> None:
-        """Adopt what still runs, end what is no longer wanted, begin to tend the rest."""
+    async def start(self, specs: Sequence[WorkerSpec], before: FleetSnapshot) -> None:
+        """Adopt what still runs, end what is no longer wanted, begin to tend the rest.
+
+        before: the fleet as the last daemon saw it; who was ready goes on serving.
+        """
         adopted = await self._backend.adopt(specs)
         now = self._clock.now()
         for spec in specs:
             life = adopted.get(spec.id, Life(since=now))
+            for view in before.workers:
+                if view.phase is WorkerPhase.READY and self._is_same(spec, view):
+                    life = still_ready(life, view.since)
             self._workers[spec.id] = _Tended(spec, life)
             if spec.id in adopted:
                 log.info("%s: adopted, process %s", spec.id, self._backend.pid(spec))
@@ -148,6 +155,10 @@ class Supervisor:
             stopped = replace(worker.life, phase=WorkerPhase.ABSENT, reason="stopped")
             await self._move(worker, stopped)
         return all(gone)
+
+    def _is_same(self, spec: WorkerSpec, view: WorkerView) -> bool:
+        own = (spec.id, self._backend.url(spec), self._backend.pid(spec))
+        return own == (view.id, view.url, view.pid)
 
     async def _tend(self, worker: _Tended) -> None:
         while True:

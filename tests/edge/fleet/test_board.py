@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ds4watch.fleet.board import BoardPublisher
+from ds4watch.fleet.board import BoardPublisher, last_fleet
 from ds4watch.model.service_policy import Board, ServicePolicy
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerPhase, WorkerView
 from tests.edge.clock import SystemClock
@@ -80,6 +80,26 @@ async def test_a_change_of_load_alone_is_pushed_and_not_written(
     assert Board.from_json((await gateway.hear())["board"]).fleet.workers == (busy,)
     assert (tmp_path / "board.json").read_bytes() == written
     await gateway.close()
+
+
+async def test_a_publisher_begins_with_who_of_the_last_fleet_still_runs(
+    publisher: BoardPublisher, tmp_path: Path
+) -> None:
+    assert last_fleet(tmp_path, running=()) == FleetSnapshot(at=0.0)
+    workers = (replace(WORKER, pid=3), replace(WORKER, id="gone", pid=4), WORKER)
+    publisher.publish_fleet(FleetSnapshot(at=7.0, workers=workers))
+    found = last_fleet(tmp_path, running={3})
+    assert found == FleetSnapshot(at=7.0, workers=(workers[0], WORKER))
+    async with BoardPublisher(tmp_path, SystemClock(), policy=ServicePolicy(), fleet=found):
+        gateway = await FakeGateway.connect(tmp_path, "g0")
+        assert Board.from_json((await gateway.hear())["board"]).fleet == found
+        await gateway.close()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"workers": [{}], "at": 1}', '{"at": 1}'])
+async def test_a_last_board_that_cannot_be_read_is_no_fleet(text: str, tmp_path: Path) -> None:
+    (tmp_path / "board.json").write_text(text, encoding="utf-8")
+    assert last_fleet(tmp_path, running=()) == FleetSnapshot(at=0.0)
 
 
 async def test_a_policy_is_applied_when_the_last_live_gateway_says_so(

@@ -20,6 +20,7 @@ from ds4watch.fleet.lifecycle import (
     deed,
     progressed,
     started,
+    still_ready,
 )
 from ds4watch.model.worker import WorkerPhase
 
@@ -120,6 +121,14 @@ def test_an_adopted_worker_has_to_answer_before_it_is_ready_again() -> None:
     life = advance(life, HEALTHY, LIMITS, 5000.5)
     assert life.phase is WorkerPhase.WARMING
     assert advance(life, ANSWERED, LIMITS, 5001.0).phase is WorkerPhase.READY
+
+
+def test_a_worker_that_was_ready_before_serves_on_and_is_asked_at_once() -> None:
+    life = still_ready(adopted(started_at=0.0, now=5000.0), since=100.0)
+    assert (life.phase, life.since) == (WorkerPhase.READY, 100.0)
+    assert deed(life, LIMITS, 5000.0) is Deed.CANARY
+    life = advance(life, SILENT, LIMITS, 5001.0)
+    assert advance(life, SILENT, LIMITS, 5002.0).phase is WorkerPhase.FAILED
 
 
 @given(st.lists(st.sampled_from([ALIVE, HEALTHY, ANSWERED, SILENT, DEAD]), max_size=30))
