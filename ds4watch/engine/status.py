@@ -91,7 +91,7 @@ class Status:
             "admin_url": place.admin_url,
             "gateway_url": place.gateway_url,
             "waiting_for": list(self._supervisor.waiting_for()),
-            "fleet": [self._worker(view) for view in self._supervisor.views()],
+            "fleet": [self._worker(view) for view in known.fleet.workers],
             "gateways": self._gateways(),
             "signals": fleet_signals(known.samples),
             "alerts": [alert_json(alert) for alert in known.alerts],

@@ -130,12 +130,16 @@ class Engine:
         self._wake.set()
 
     async def run(self) -> None:
-        """Tick at each interval, from the due time of the last; missed ones are skipped."""
+        """Tick at each interval, from the due time of the last; missed ones are skipped.
+
+        A tick before its time, for which somebody woke us, does not put off the next due one.
+        """
         interval = self._settings.interval_seconds
         due = self._clock.monotonic()
         while True:
+            if self._clock.monotonic() >= due:
+                due += interval
             await self._tick_and_measure()
-            due += interval
             now = self._clock.monotonic()
             if now > due:
                 self._parts.telemetry.process.tick_overruns.inc()
