@@ -39,7 +39,7 @@ from ds4watch.engine.commands import Commands
 from ds4watch.engine.jobs import Jobs, JobSettings, restored_quality
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.engine.signals import POOL, RequestTotals, midnight
-from ds4watch.engine.status import Place, Status
+from ds4watch.engine.status import Place, Sources, Status
 from ds4watch.engine.tick import SELF, Engine, EngineSettings, Known, Parts
 from ds4watch.fleet.backend import LocalBackend, LocalPlace, WorkerSpec
 from ds4watch.fleet.board import BoardPublisher, last_fleet, last_policy
@@ -371,15 +371,15 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         gateway_url=f"http://{settings.gateway.host}:{settings.gateway.port}",
         currency=settings.cost.currency,
     )
-    status = Status(
-        known,
-        place,
+    sources = Sources(
         supervisor=supervisor,
         keeper=keeper,
         board=board,
         state=state,
-        clock=clock,
+        live=live,
+        gpus=blueprint.gpus,
     )
+    status = Status(known, place, sources, clock=clock)
     app = create_app(
         source=status,
         commands=Commands(engine, state, clock),

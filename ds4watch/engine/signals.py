@@ -124,13 +124,14 @@ def cost_samples(per_hour: Nanos, spent: Nanos, currency: str) -> list[Sample]:
 
 
 def gpu_samples(readings: Iterable[GpuReading]) -> list[Sample]:
-    """Return device memory; what a device does not report is absent, not zero."""
+    """Return memory and load of devices; what one does not report is absent, not zero."""
     found = []
     for reading in readings:
         labels = labels_of({"gpu": str(reading.index), "uuid": reading.uuid})
         for name, value in (
             ("ds4_gpu_memory_used_bytes", reading.memory_used_bytes),
             ("ds4_gpu_memory_total_bytes", reading.memory_total_bytes),
+            ("ds4_gpu_utilization_ratio", reading.utilization_ratio),
         ):
             if value is not None:
                 found.append(Sample(name, labels, float(value)))

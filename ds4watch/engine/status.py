@@ -15,6 +15,7 @@ from ds4watch.engine.tick import Known
 from ds4watch.fleet.board import BoardPublisher
 from ds4watch.fleet.gateways import GatewayKeeper
 from ds4watch.fleet.supervisor import Supervisor
+from ds4watch.history.live import LiveBuffer
 from ds4watch.history.rows import AuditEntry, AuditKind
 from ds4watch.history.state import StateStore
 from ds4watch.model.alert import AlertState
@@ -22,6 +23,7 @@ from ds4watch.model.money import NANOS_PER_UNIT, Nanos
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.series import Labels, Sample
 from ds4watch.model.worker import WorkerView
+from ds4watch.scrape.gpu import GpuReader
 
 _FLEET_SUMS = (
     "ds4_queue_depth",
@@ -57,26 +59,25 @@ class Place:
     currency: str
 
 
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Who knows what is shown."""
+
+    supervisor: Supervisor
+    keeper: GatewayKeeper
+    board: BoardPublisher
+    state: StateStore
+    live: LiveBuffer
+    gpus: GpuReader
+
+
 class Status:
     """Answers the admin API's reads (web.ports.AdminSource)."""
 
-    def __init__(
-        self,
-        known: Known,
-        place: Place,
-        *,
-        supervisor: Supervisor,
-        keeper: GatewayKeeper,
-        board: BoardPublisher,
-        state: StateStore,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, known: Known, place: Place, sources: Sources, *, clock: Clock) -> None:
         self._known = known
         self._place = place
-        self._supervisor = supervisor
-        self._keeper = keeper
-        self._board = board
-        self._state = state
+        self._from = sources
         self._clock = clock
 
     def status(self) -> dict[str, Any]:
@@ -90,12 +91,13 @@ class Status:
             "started_at": place.started_at,
             "admin_url": place.admin_url,
             "gateway_url": place.gateway_url,
-            "waiting_for": list(self._supervisor.waiting_for()),
+            "waiting_for": list(self._from.supervisor.waiting_for()),
             "fleet": [self._worker(view) for view in known.fleet.workers],
             "gateways": self._gateways(),
+            "gpus": {"available": self._from.gpus.available, "why_not": self._from.gpus.why_not},
             "signals": fleet_signals(known.samples),
             "alerts": [alert_json(alert) for alert in known.alerts],
-            "policy": self._board.policy().as_json(),
+            "policy": self._from.board.policy().as_json(),
             "holds": [
                 {
                     "target": hold.target,
@@ -121,18 +123,22 @@ class Status:
         if kind is not None and kind not in AuditKind._value2member_map_:
             return []
         wanted = AuditKind(kind) if kind is not None else None
-        entries = await self._state.audit(limit, before_id=before, kind=wanted)
+        entries = await self._from.state.audit(limit, before_id=before, kind=wanted)
         return [audit_json(entry) for entry in entries]
 
     def _worker(self, view: WorkerView) -> dict[str, Any]:
         own = [it for it in self._known.samples if ("worker", view.id) in it.labels]
+        up = [
+            value for labels, value in self._from.live.latest("up") if ("worker", view.id) in labels
+        ]
         return view.as_json() | {
+            "up": bool(up[0]) if up else None,
             "signals": fleet_signals(own),
-            "log": str(self._supervisor.log_path(view.id)),
+            "log": str(self._from.supervisor.log_path(view.id)),
         }
 
     def _gateways(self) -> list[dict[str, Any]]:
-        connected = {view.name: view for view in self._board.gateways()}
+        connected = {view.name: view for view in self._from.board.gateways()}
         return [
             {
                 "name": name,
@@ -141,7 +147,7 @@ class Status:
                 "policy_version": connected[name].policy_version if name in connected else None,
                 "inflight": connected[name].inflight if name in connected else None,
             }
-            for name, pid in self._keeper.pids().items()
+            for name, pid in self._from.keeper.pids().items()
         ]
 
 

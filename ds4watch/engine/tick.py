@@ -54,6 +54,7 @@ log = logging.getLogger(__name__)
 SELF = Target(name="ds4watch", url="", labels=(("job", "ds4watch"),))
 """The target under which our own signals are kept, as a Prometheus that scrapes us would."""
 
+_DROPPED = "ds4_samples_dropped_total"
 _NO_LOAD = WorkerLoad()
 """The table of workers tells how they stand; their load is in the history."""
 
@@ -256,6 +257,9 @@ class Engine:
             *gpu_samples(self._gpus),
             *quality_samples(known.quality, now, self._settings.quality_max_age_seconds),
             *known.failed_rules,
+            Sample("ds4_store_waiting_rows", (), float(parts.samples.waiting_rows)),
+            Sample(_DROPPED, (("reason", "late"),), float(parts.live.out_of_order)),
+            Sample(_DROPPED, (("reason", "memory"),), float(parts.live.dropped_columns)),
         ]
 
     def _decide(

@@ -76,6 +76,13 @@ class Forwarder:
             budget_left=self._state.has_retry_left(),
         )
         if isinstance(step, Fail):
+            log.warning(
+                "a request for %s is given up after %s attempts: %s, %s",
+                model,
+                call.attempts,
+                step.because,
+                error,
+            )
             return None
         route = self._state.choose(model, tried)
         if isinstance(route, NoRoute):

@@ -99,15 +99,6 @@ class LiveBuffer:
         """Memory of the samples held."""
         return sum(source.block.size_bytes for source in self._all())
 
-    def select_names(self, names: Collection[str]) -> None:
-        """Say which metric names are kept from now on, besides ds4_* and up.
-
-        Series that are no longer kept go stale with their target's next scrape.
-        """
-        self._names = frozenset(names)
-        for source in self._sources.values():
-            source.columns.clear()
-
     def append(self, results: Sequence[ScrapeResult], schema_of: SchemaOf) -> None:
         """Take in scrapes, failed ones included."""
         for result in results:

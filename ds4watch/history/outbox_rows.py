@@ -60,9 +60,3 @@ def release(connection: Connection) -> int:
         update(outbox).where(outbox.c.status == SENDING).values(status=WAITING)
     )
     return freed.rowcount
-
-
-def waiting(connection: Connection) -> int:
-    """Return how many messages nobody was told of yet."""
-    query = select(outbox.c.id).where(outbox.c.status.in_((WAITING, SENDING)))
-    return len(connection.execute(query).all())

@@ -113,10 +113,6 @@ class StateStore:
         """Store how sending went. With an error and no `retry_at` the message is given up."""
         await self._database.write(outbox_rows.finish, notification_id, at, error, retry_at)
 
-    async def waiting_notifications(self) -> int:
-        """Return how many messages nobody was told of yet."""
-        return await self._database.read(outbox_rows.waiting)
-
     async def add_audit(self, *entries: AuditEntry) -> None:
         """Store audit rows that belong to no tick."""
         await self._database.write(audit_rows.insert_audit, entries)

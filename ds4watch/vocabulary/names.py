@@ -126,6 +126,9 @@ FLEET_SIGNALS = (
     ),
     _gauge("ds4_gpu_memory_used_bytes", "GPU memory in use, from NVML.", "gpu", "uuid"),
     _gauge("ds4_gpu_memory_total_bytes", "GPU memory there is, from NVML.", "gpu", "uuid"),
+    _gauge("ds4_gpu_utilization_ratio", "Share of time a kernel ran, from NVML.", "gpu", "uuid"),
+    _counter("ds4_samples_dropped_total", "Samples that rules do not see.", "reason"),
+    _gauge("ds4_store_waiting_rows", "Scrapes that wait for a database that fails."),
 )
 
 PROCESS_SIGNALS = (

@@ -105,10 +105,6 @@ def _increase(points: Sequence[CounterPoint]) -> CounterPoint:
     return CounterPoint(points[-1].at, *known)
 
 
-def _per_second(count: float | None, span: float) -> float | None:
-    return None if count is None else count / span
-
-
 def _share(part: float | None, rest: float | None) -> float | None:
     if part is None or rest is None or part + rest <= 0:
         return None

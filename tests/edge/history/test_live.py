@@ -99,15 +99,6 @@ def test_names_that_no_rule_selects_are_not_kept(buffer: LiveBuffer) -> None:
     ]
 
 
-def test_a_newly_selected_name_is_kept_from_then_on(buffer: LiveBuffer) -> None:
-    take(buffer, scrape(10, [1, 2, 3]))
-    assert buffer.select([name("other")], 0, 100) == []
-    buffer.select_names(["other"])
-    take(buffer, scrape(11, [4, 5, 6]))
-    assert show(buffer.select([name("other")], 0, 100)) == {"": [(11, 6)]}
-    assert show(buffer.select([name("a")], 0, 100))["1"] == [(10, 1), (11, S)]
-
-
 def test_a_failed_target_shows_in_every_series_of_its_last_good_scrape(buffer: LiveBuffer) -> None:
     take(
         buffer,
