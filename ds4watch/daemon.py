@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,32 +22,24 @@ from ds4watch import __version__
 from ds4watch.actions.runner import Runner
 from ds4watch.actions.set_level import SetLevel
 from ds4watch.alerting.machine import restore
-from ds4watch.alerting.rulefile import load_rules
 from ds4watch.config.files import (
     LoadedSettings,
-    load_profiles,
-    policy_file,
-    read_text,
-    rule_files,
-    wanted_workers,
 )
 from ds4watch.config.places import resolve_state_dir
-from ds4watch.config.profile import Profile
 from ds4watch.config.settings import Settings
-from ds4watch.cost.prices import PriceEntry, price_entry
+from ds4watch.engine.blueprint import Blueprint, read_blueprint
 from ds4watch.engine.commands import Commands
 from ds4watch.engine.jobs import Jobs, JobSettings, restored_quality
-from ds4watch.engine.rulebook import RuleBook
 from ds4watch.engine.signals import POOL, RequestTotals, midnight
 from ds4watch.engine.status import Place, Sources, Status
 from ds4watch.engine.tick import SELF, Engine, EngineSettings, Known, Parts
+from ds4watch.engine.worker_journal import WorkerJournal
 from ds4watch.fleet.backend import LocalBackend, LocalPlace, WorkerSpec
 from ds4watch.fleet.board import BoardPublisher, last_fleet, last_policy
 from ds4watch.fleet.client import WorkerClient
 from ds4watch.fleet.gateways import GatewayKeeper
 from ds4watch.fleet.lifecycle import LifeLimits
 from ds4watch.fleet.lock import daemon_lock, make_state_dir, running_daemon
-from ds4watch.fleet.plan import check_specs, find_vllm, wanted_specs
 from ds4watch.fleet.process import ProcessTable
 from ds4watch.fleet.supervisor import Supervisor
 from ds4watch.history.live import LiveBuffer
@@ -57,18 +49,15 @@ from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionKind, ActionStatus
 from ds4watch.model.errors import StoreError
 from ds4watch.model.ports import Clock, UnixSeconds
-from ds4watch.model.worker import WorkerPhase, WorkerView
 from ds4watch.notify.dispatcher import Channel, Dispatcher
 from ds4watch.notify.journal import Journal
 from ds4watch.notify.webhook import Webhook
 from ds4watch.policy.ladder import LadderState
-from ds4watch.policy.policyfile import PolicyFile, load_policy
 from ds4watch.scrape.exposition import PageReader
 from ds4watch.scrape.fetch import open_session
-from ds4watch.scrape.gpu import GpuReader
 from ds4watch.scrape.wave import Scraper
 from ds4watch.telemetry.logging import configure
-from ds4watch.telemetry.metrics import Telemetry
+from ds4watch.telemetry.metrics import ProcessMetrics, Telemetry
 from ds4watch.web.app import create_app
 from ds4watch.web.server import AdminServer, bind
 from ds4watch.web.tokens import open_tokens
@@ -92,40 +81,6 @@ class SystemClock:
         return time.monotonic()
 
 
-@dataclass(frozen=True, slots=True)
-class Blueprint:
-    """Everything that is read before anything is started."""
-
-    settings: Settings
-    state_dir: Path
-    specs: tuple[WorkerSpec, ...]
-    profiles: Mapping[str, Profile]
-    vllm_python: Path
-    gpus: GpuReader
-    has_gpu: bool
-    rules: RuleBook
-    policy: PolicyFile
-    prices: tuple[PriceEntry, ...]
-
-
-class WorkerJournal:
-    """Notes what becomes of workers: a log line, an audit row, a row of the workers' table."""
-
-    def __init__(self, state: StateStore, clock: Clock) -> None:
-        self._state = state
-        self._clock = clock
-
-    async def worker_changed(self, view: WorkerView, old: WorkerPhase) -> None:
-        """Note the change; a database that fails costs the row, not the worker."""
-        told = f"{old.value} → {view.phase.value}" + (f": {view.reason}" if view.reason else "")
-        log.info("%s %s", view.id, told)
-        entry = AuditEntry(self._clock.now(), AuditKind.WORKER, view.id, told, {"url": view.url})
-        try:
-            await self._state.add_audit(entry)
-        except StoreError as error:
-            log.warning("the audit row of %s is lost: %s", view.id, error)
-
-
 def run(settings: Settings, *, config_file: Path | None, sim: bool) -> int:
     """Run until told to stop; return the exit code. Raises ConfigError on bad input."""
     configure("INFO", sys.stderr)
@@ -134,38 +89,6 @@ def run(settings: Settings, *, config_file: Path | None, sim: bool) -> int:
     with daemon_lock(state_dir):
         blueprint = read_blueprint(LoadedSettings(settings, config_file), state_dir, sim=sim)
         return uvloop.run(_serve(blueprint, SystemClock()))
-
-
-def read_blueprint(loaded: LoadedSettings, state_dir: Path, *, sim: bool) -> Blueprint:
-    """Read and check all files. Raises ConfigError with the findings."""
-    settings = loaded.settings
-    workers = wanted_workers(settings, sim=sim)
-    profiles = load_profiles(loaded, tuple(worker.profile for worker in workers))
-    vllm_python = find_vllm(settings.fleet, loaded.base, os.environ)
-    specs = wanted_specs(workers, profiles, settings.fleet)
-    check_specs(specs, vllm_python, str(loaded.file) if loaded.file else None)
-    gpus = GpuReader()
-    return Blueprint(
-        settings=settings,
-        state_dir=state_dir,
-        specs=specs,
-        profiles=profiles,
-        vllm_python=vllm_python,
-        gpus=gpus,
-        has_gpu=bool(gpus.read()),
-        rules=RuleBook(
-            [
-                group
-                for file in rule_files(loaded)
-                for group in load_rules(read_text(file), str(file))
-            ]
-        ),
-        policy=load_policy(read_text(policy_file(loaded)), str(policy_file(loaded))),
-        prices=tuple(
-            price_entry(price.profile, price.per_hour, price.valid_from.timestamp())
-            for price in settings.cost.prices
-        ),
-    )
 
 
 def down(settings: Settings) -> int:
@@ -294,67 +217,45 @@ class Daemon:
             was_waiting = bool(waiting)
 
 
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What outlives the daemon, opened, and what was found in it."""
+
+    samples: SampleStore
+    state: StateStore
+    live: LiveBuffer
+    restored: RestoredState
+
+
 async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -> Daemon:
     """Build every part in the order in which they need each other."""
     settings, state_dir = blueprint.settings, blueprint.state_dir
-    samples = SampleStore.open(state_dir / "samples.db", clock)
-    stack.push_async_callback(samples.close)
-    state = StateStore.open(state_dir / "state.db")
-    stack.push_async_callback(state.close)
-    restored = await state.load(clock.now())
-
-    live = LiveBuffer(
-        window_seconds=settings.store.live_window_seconds, names=blueprint.rules.names_read()
-    )
-    await live.reload(samples, clock.now() - settings.store.live_window_seconds)
-    for name in await _removed(samples, blueprint.specs):
-        live.remove_target(name, clock.now())
+    stores = await _open_stores(blueprint, clock, stack)
+    state = stores.state
 
     session = await stack.enter_async_context(aiohttp.ClientSession())
     client_of = _client_factory(session, settings)
-    policy = last_policy(state_dir, restored.policy)
     table = ProcessTable(state_dir, clock)
-    running = {record.pid for record in table.records() if record.is_alive()}
-    fleet = last_fleet(state_dir, running)
+    policy = last_policy(state_dir, stores.restored.policy)
+    fleet = last_fleet(state_dir, {it.pid for it in table.records() if it.is_alive()})
     board = await stack.enter_async_context(
         BoardPublisher(state_dir, clock, policy=policy, fleet=fleet)
     )
     telemetry = Telemetry()
-    runner = Runner(
-        state,
-        {
-            ActionKind.SET_LEVEL: SetLevel(
-                board, clock, lease_seconds=settings.gateway.lease_seconds
-            )
-        },
-        metrics=telemetry.process,
-        clock=clock,
-    )
-    await runner.recover(
-        record.plan
-        for record in restored.actions
-        if record.status in (ActionStatus.PLANNED, ActionStatus.RUNNING)
-    )
-
-    supervisor = _supervisor(blueprint, table, state, client_of=client_of, clock=clock)
-    keeper = GatewayKeeper(table, settings.gateway, state_dir, clock)
-    known = await _known(restored, state, clock)
+    runner = await _runner(stores, board, settings, metrics=telemetry.process, clock=clock)
     dispatcher = Dispatcher(
         state, _channel(settings, session), metrics=telemetry.process, clock=clock
     )
-    reader = PageReader(samples)
-    scraper = await stack.enter_async_context(
-        Scraper(lambda: open_session(settings.scrape), settings.scrape, reader=reader, clock=clock)
-    )
-    stack.callback(blueprint.gpus.close)
+    supervisor = _supervisor(blueprint, table, state, client_of=client_of, clock=clock)
+    keeper = GatewayKeeper(table, settings.gateway, state_dir, clock)
     parts = Parts(
         supervisor=supervisor,
-        scraper=scraper,
+        scraper=await stack.enter_async_context(_scraper(stores.samples, settings, clock)),
         gpus=blueprint.gpus,
         board=board,
-        samples=samples,
+        samples=stores.samples,
         state=state,
-        live=live,
+        live=stores.live,
         rules=blueprint.rules,
         policy=blueprint.policy,
         runner=runner,
@@ -362,49 +263,16 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         telemetry=telemetry,
         spool_dir=state_dir / "spool",
     )
+    known = await _known(stores, clock)
     engine = Engine(parts, _engine_settings(blueprint), known, clock=clock)
 
-    place = Place(
-        state_dir=state_dir,
-        started_at=clock.now(),
-        admin_url=f"http://{settings.admin.host}:{settings.admin.port}",
-        gateway_url=f"http://{settings.gateway.host}:{settings.gateway.port}",
-        currency=settings.cost.currency,
-    )
-    sources = Sources(
-        supervisor=supervisor,
-        keeper=keeper,
-        board=board,
-        state=state,
-        live=live,
-        gpus=blueprint.gpus,
-    )
-    status = Status(known, place, sources, clock=clock)
-    app = create_app(
-        source=status,
-        commands=Commands(engine, state, clock),
-        tokens=open_tokens(state_dir),
-        render_metrics=telemetry.render,
-        clock=clock,
-        open_reads=settings.admin.host in _LOOPBACK,
-    )
-    await stack.enter_async_context(AdminServer(app, settings.admin.host, settings.admin.port))
+    place = _place(blueprint, clock)
+    await stack.enter_async_context(_admin(engine, parts, keeper, place, clock=clock))
     await _start_gateways(keeper, board, settings)
     await supervisor.start(blueprint.specs, fleet)
-    await state.add_audit(_started(clock, restored))
+    await state.add_audit(_started(clock, stores.restored))
     await stack.enter_async_context(
-        Jobs(
-            known,
-            JobSettings(
-                retention_seconds=settings.store.retention_hours * 3600,
-                quality_interval_seconds=settings.quality.interval_seconds,
-            ),
-            samples=samples,
-            state=state,
-            profiles=blueprint.profiles,
-            client_of=client_of,
-            clock=clock,
-        )
+        _jobs(blueprint, engine, stores, client_of=client_of, clock=clock)
     )
     return Daemon(
         engine=engine,
@@ -414,6 +282,107 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         keeper=keeper,
         state=state,
         place=place,
+        clock=clock,
+    )
+
+
+async def _open_stores(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -> Stores:
+    """Open the databases and fill the memory from them."""
+    stack.callback(blueprint.gpus.close)
+    samples = SampleStore.open(blueprint.state_dir / "samples.db", clock)
+    stack.push_async_callback(samples.close)
+    state = StateStore.open(blueprint.state_dir / "state.db")
+    stack.push_async_callback(state.close)
+    window_seconds = blueprint.settings.store.live_window_seconds
+    live = LiveBuffer(window_seconds=window_seconds, names=blueprint.rules.names_read())
+    await live.reload(samples, clock.now() - window_seconds)
+    for name in await _removed(samples, blueprint.specs):
+        live.remove_target(name, clock.now())
+    return Stores(samples, state, live, await state.load(clock.now()))
+
+
+async def _runner(
+    stores: Stores,
+    board: BoardPublisher,
+    settings: Settings,
+    *,
+    metrics: ProcessMetrics,
+    clock: Clock,
+) -> Runner:
+    """Return the runner, with what an earlier daemon left half done looked at."""
+    set_level = SetLevel(board, clock, lease_seconds=settings.gateway.lease_seconds)
+    handlers = {ActionKind.SET_LEVEL: set_level}
+    runner = Runner(stores.state, handlers, metrics=metrics, clock=clock)
+    await runner.recover(
+        record.plan
+        for record in stores.restored.actions
+        if record.status in (ActionStatus.PLANNED, ActionStatus.RUNNING)
+    )
+    return runner
+
+
+def _scraper(samples: SampleStore, settings: Settings, clock: Clock) -> Scraper:
+    return Scraper(
+        lambda: open_session(settings.scrape),
+        settings.scrape,
+        reader=PageReader(samples),
+        clock=clock,
+    )
+
+
+def _place(blueprint: Blueprint, clock: Clock) -> Place:
+    settings = blueprint.settings
+    return Place(
+        state_dir=blueprint.state_dir,
+        started_at=clock.now(),
+        admin_url=f"http://{settings.admin.host}:{settings.admin.port}",
+        gateway_url=f"http://{settings.gateway.host}:{settings.gateway.port}",
+        admin=settings.admin,
+        currency=settings.cost.currency,
+    )
+
+
+def _admin(
+    engine: Engine, parts: Parts, keeper: GatewayKeeper, place: Place, *, clock: Clock
+) -> AdminServer:
+    sources = Sources(
+        supervisor=parts.supervisor,
+        keeper=keeper,
+        board=parts.board,
+        state=parts.state,
+        live=parts.live,
+        gpus=parts.gpus,
+    )
+    app = create_app(
+        source=Status(engine.known, place, sources, clock=clock),
+        commands=Commands(engine, parts.state, clock),
+        tokens=open_tokens(place.state_dir),
+        render_metrics=parts.telemetry.render,
+        clock=clock,
+        open_reads=place.admin.host in _LOOPBACK,
+    )
+    return AdminServer(app, place.admin.host, place.admin.port)
+
+
+def _jobs(
+    blueprint: Blueprint,
+    engine: Engine,
+    stores: Stores,
+    *,
+    client_of: Callable[[str], WorkerClient],
+    clock: Clock,
+) -> Jobs:
+    settings = JobSettings(
+        retention_seconds=blueprint.settings.store.retention_hours * 3600,
+        quality_interval_seconds=blueprint.settings.quality.interval_seconds,
+    )
+    return Jobs(
+        engine.known,
+        settings,
+        samples=stores.samples,
+        state=stores.state,
+        profiles=blueprint.profiles,
+        client_of=client_of,
         clock=clock,
     )
 
@@ -462,9 +431,9 @@ def _supervisor(
     )
 
 
-async def _known(restored: RestoredState, state: StateStore, clock: Clock) -> Known:
+async def _known(stores: Stores, clock: Clock) -> Known:
     """Return what the engine goes on from."""
-    now = clock.now()
+    now, restored, state = clock.now(), stores.restored, stores.state
     last_tick_at = restored.last_tick_at if restored.last_tick_at is not None else now
     alerts = restore(restored.alerts, last_tick_at, now)
     today_at = midnight(now)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ds4watch import __version__
+from ds4watch.config.settings import AdminSettings
 from ds4watch.engine.tick import Known
 from ds4watch.fleet.board import BoardPublisher
 from ds4watch.fleet.gateways import GatewayKeeper
@@ -56,6 +57,7 @@ class Place:
     started_at: UnixSeconds
     admin_url: str
     gateway_url: str
+    admin: AdminSettings
     currency: str
 
 

@@ -88,7 +88,7 @@ async def test_the_divergence_is_nothing_from_itself_and_grows_as_bits_are_taken
     tiny_models: Path,
 ) -> None:
     full = await scores(session, real_workers["tiny-full"])
-    six_bits = await scores(session, real_workers["tiny-quantized"])
+    eight_bits = await scores(session, real_workers["tiny-quantized"])
     four = profile_of("tiny-quantized").model_copy(
         update={
             "name": "tiny-four",
@@ -103,7 +103,7 @@ async def test_the_divergence_is_nothing_from_itself_and_grows_as_bits_are_taken
         four_bits = await scores(session, workers["tiny-four"])
 
     assert mean(full, await scores(session, real_workers["tiny-full"])) == 0
-    assert 0.05 < mean(full, six_bits) < mean(full, four_bits)
+    assert 0 < mean(full, eight_bits) < 0.1 < mean(full, four_bits)
 
 
 def test_the_maker_says_one_line_and_leaves_a_finished_model_alone(

@@ -1,0 +1,74 @@
+"""Everything that is read and checked before anything is started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ds4watch.alerting.rulefile import load_rules
+from ds4watch.config.files import (
+    LoadedSettings,
+    load_profiles,
+    policy_file,
+    read_text,
+    rule_files,
+    wanted_workers,
+)
+from ds4watch.config.profile import Profile
+from ds4watch.config.settings import Settings
+from ds4watch.cost.prices import PriceEntry, price_entry
+from ds4watch.engine.rulebook import RuleBook
+from ds4watch.fleet.backend import WorkerSpec
+from ds4watch.fleet.plan import check_specs, find_vllm, wanted_specs
+from ds4watch.policy.policyfile import PolicyFile, load_policy
+from ds4watch.scrape.gpu import GpuReader
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """Everything that is read before anything is started."""
+
+    settings: Settings
+    state_dir: Path
+    specs: tuple[WorkerSpec, ...]
+    profiles: Mapping[str, Profile]
+    vllm_python: Path
+    gpus: GpuReader
+    has_gpu: bool
+    rules: RuleBook
+    policy: PolicyFile
+    prices: tuple[PriceEntry, ...]
+
+
+def read_blueprint(loaded: LoadedSettings, state_dir: Path, *, sim: bool) -> Blueprint:
+    """Read and check all files. Raises ConfigError with the findings."""
+    settings = loaded.settings
+    workers = wanted_workers(settings, sim=sim)
+    profiles = load_profiles(loaded, tuple(worker.profile for worker in workers))
+    vllm_python = find_vllm(settings.fleet, loaded.base, os.environ)
+    specs = wanted_specs(workers, profiles, settings.fleet)
+    check_specs(specs, vllm_python, str(loaded.file) if loaded.file else None)
+    gpus = GpuReader()
+    return Blueprint(
+        settings=settings,
+        state_dir=state_dir,
+        specs=specs,
+        profiles=profiles,
+        vllm_python=vllm_python,
+        gpus=gpus,
+        has_gpu=bool(gpus.read()),
+        rules=RuleBook(
+            [
+                group
+                for file in rule_files(loaded)
+                for group in load_rules(read_text(file), str(file))
+            ]
+        ),
+        policy=load_policy(read_text(policy_file(loaded)), str(policy_file(loaded))),
+        prices=tuple(
+            price_entry(price.profile, price.per_hour, price.valid_from.timestamp())
+            for price in settings.cost.prices
+        ),
+    )
