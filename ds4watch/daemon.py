@@ -30,9 +30,10 @@ from ds4watch.config.settings import Settings
 from ds4watch.engine.blueprint import Blueprint, read_blueprint
 from ds4watch.engine.commands import Commands
 from ds4watch.engine.jobs import Jobs, JobSettings, restored_quality
+from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.signals import POOL, RequestTotals, midnight
 from ds4watch.engine.status import Place, Sources, Status
-from ds4watch.engine.tick import SELF, Engine, EngineSettings, Known, Parts
+from ds4watch.engine.tick import SELF, Engine
 from ds4watch.engine.worker_journal import WorkerJournal
 from ds4watch.fleet.backend import LocalBackend, LocalPlace, WorkerSpec
 from ds4watch.fleet.board import BoardPublisher, last_fleet, last_policy

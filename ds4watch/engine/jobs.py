@@ -11,9 +11,9 @@ from typing import Self
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from ds4watch.config.profile import Profile
+from ds4watch.engine.parts import Known
 from ds4watch.engine.quality_run import METRIC, fixed_prompts, measure, pairs
 from ds4watch.engine.signals import QualityReading
-from ds4watch.engine.tick import Known
 from ds4watch.fleet.client import WorkerClient
 from ds4watch.history.rows import AuditEntry, AuditKind, QualityRun
 from ds4watch.history.samples import SampleStore

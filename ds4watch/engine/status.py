@@ -12,7 +12,7 @@ from typing import Any
 
 from ds4watch import __version__
 from ds4watch.config.settings import AdminSettings
-from ds4watch.engine.tick import Known
+from ds4watch.engine.parts import Known
 from ds4watch.fleet.board import BoardPublisher
 from ds4watch.fleet.gateways import GatewayKeeper
 from ds4watch.fleet.supervisor import Supervisor

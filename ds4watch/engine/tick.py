@@ -6,20 +6,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 
-from ds4watch.actions.runner import Runner
 from ds4watch.cost.attribution import Charge, charges, per_hour
-from ds4watch.cost.prices import PriceEntry
 from ds4watch.engine.collect import Collected, Reader, targets_of
-from ds4watch.engine.rulebook import Round, RuleBook
+from ds4watch.engine.parts import EngineSettings, Known, Parts
+from ds4watch.engine.rulebook import Round
 from ds4watch.engine.signals import (
     POOL,
-    QualityReading,
-    RequestTotals,
     cost_samples,
     gpu_samples,
     midnight,
@@ -28,26 +24,16 @@ from ds4watch.engine.signals import (
     worker_state_samples,
 )
 from ds4watch.engine.spool import read_spools, shrunk
-from ds4watch.fleet.board import BoardPublisher
-from ds4watch.fleet.supervisor import Supervisor
-from ds4watch.history.live import LiveBuffer
 from ds4watch.history.rows import CostRow, SpoolBatch, TickCommit
-from ds4watch.history.samples import SampleStore
-from ds4watch.history.state import StateStore
-from ds4watch.model.action import ActionPlan, Hold, Refusal
-from ds4watch.model.alert import AlertPhase, AlertState
+from ds4watch.model.action import ActionPlan, Refusal
+from ds4watch.model.alert import AlertPhase
 from ds4watch.model.errors import EdgeError, EdgeReason
-from ds4watch.model.money import Nanos
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.scrape import ScrapeFailure, ScrapeResult, Target
 from ds4watch.model.series import Sample, SeriesKey
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerView
-from ds4watch.notify.dispatcher import Dispatcher
 from ds4watch.policy.ladder import LadderState, decide
-from ds4watch.policy.policyfile import PolicyFile
-from ds4watch.scrape.gpu import GpuReader, GpuReading
-from ds4watch.scrape.wave import Scraper
-from ds4watch.telemetry.metrics import Telemetry
+from ds4watch.scrape.gpu import GpuReading
 
 log = logging.getLogger(__name__)
 
@@ -60,55 +46,6 @@ _NO_LOAD = WorkerLoad()
 
 _NO_VALUES = np.empty(0, dtype=np.float64)
 _NOT_SERVING = ScrapeFailure(EdgeReason.GONE, "the worker does not serve at the moment")
-
-
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """What a tick goes by."""
-
-    interval_seconds: float
-    currency: str
-    prices: tuple[PriceEntry, ...]
-    quality_max_age_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a tick works with."""
-
-    supervisor: Supervisor
-    scraper: Scraper
-    gpus: GpuReader
-    board: BoardPublisher
-    samples: SampleStore
-    state: StateStore
-    live: LiveBuffer
-    rules: RuleBook
-    policy: PolicyFile
-    runner: Runner
-    dispatcher: Dispatcher
-    telemetry: Telemetry
-    spool_dir: Path
-
-
-@dataclass(slots=True)
-class Known:
-    """What the engine carries from one tick to the next; all of it restored at a start."""
-
-    alerts: tuple[AlertState, ...] = ()
-    ladder: LadderState = field(default_factory=lambda: LadderState(POOL))
-    holds: tuple[Hold, ...] = ()
-    totals: RequestTotals = field(default_factory=RequestTotals)
-    offsets: dict[str, int] = field(default_factory=dict)
-    spent: Nanos = 0
-    spent_today: Nanos = 0
-    today_at: UnixSeconds = 0.0
-    failed_rules: tuple[Sample, ...] = ()
-    charged_until: dict[str, UnixSeconds] = field(default_factory=dict)
-    quality: tuple[QualityReading, ...] = ()
-    samples: tuple[Sample, ...] = ()
-    fleet: FleetSnapshot = field(default_factory=lambda: FleetSnapshot(at=0.0))
-    per_hour: Nanos = 0
 
 
 class Engine:

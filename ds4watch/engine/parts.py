@@ -1,0 +1,77 @@
+"""What a tick works with, goes by, and carries over to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ds4watch.actions.runner import Runner
+from ds4watch.cost.prices import PriceEntry
+from ds4watch.engine.rulebook import RuleBook
+from ds4watch.engine.signals import POOL, QualityReading, RequestTotals
+from ds4watch.fleet.board import BoardPublisher
+from ds4watch.fleet.supervisor import Supervisor
+from ds4watch.history.live import LiveBuffer
+from ds4watch.history.samples import SampleStore
+from ds4watch.history.state import StateStore
+from ds4watch.model.action import Hold
+from ds4watch.model.alert import AlertState
+from ds4watch.model.money import Nanos
+from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.series import Sample
+from ds4watch.model.worker import FleetSnapshot
+from ds4watch.notify.dispatcher import Dispatcher
+from ds4watch.policy.ladder import LadderState
+from ds4watch.policy.policyfile import PolicyFile
+from ds4watch.scrape.gpu import GpuReader
+from ds4watch.scrape.wave import Scraper
+from ds4watch.telemetry.metrics import Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What a tick goes by."""
+
+    interval_seconds: float
+    currency: str
+    prices: tuple[PriceEntry, ...]
+    quality_max_age_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a tick works with."""
+
+    supervisor: Supervisor
+    scraper: Scraper
+    gpus: GpuReader
+    board: BoardPublisher
+    samples: SampleStore
+    state: StateStore
+    live: LiveBuffer
+    rules: RuleBook
+    policy: PolicyFile
+    runner: Runner
+    dispatcher: Dispatcher
+    telemetry: Telemetry
+    spool_dir: Path
+
+
+@dataclass(slots=True)
+class Known:
+    """What the engine carries from one tick to the next; all of it restored at a start."""
+
+    alerts: tuple[AlertState, ...] = ()
+    ladder: LadderState = field(default_factory=lambda: LadderState(POOL))
+    holds: tuple[Hold, ...] = ()
+    totals: RequestTotals = field(default_factory=RequestTotals)
+    offsets: dict[str, int] = field(default_factory=dict)
+    spent: Nanos = 0
+    spent_today: Nanos = 0
+    today_at: UnixSeconds = 0.0
+    failed_rules: tuple[Sample, ...] = ()
+    charged_until: dict[str, UnixSeconds] = field(default_factory=dict)
+    quality: tuple[QualityReading, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    fleet: FleetSnapshot = field(default_factory=lambda: FleetSnapshot(at=0.0))
+    per_hour: Nanos = 0
