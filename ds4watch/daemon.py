@@ -36,7 +36,7 @@ from ds4watch.engine.status import Place, Sources, Status
 from ds4watch.engine.tick import SELF, Engine
 from ds4watch.engine.worker_journal import WorkerJournal
 from ds4watch.fleet.backend import LocalBackend, LocalPlace, WorkerSpec
-from ds4watch.fleet.board import BoardPublisher, last_fleet, last_policy
+from ds4watch.fleet.board import CONTROL_SOCKET, BoardPublisher, last_fleet, last_policy
 from ds4watch.fleet.client import WorkerClient
 from ds4watch.fleet.gateways import GatewayKeeper
 from ds4watch.fleet.lifecycle import LifeLimits
@@ -67,6 +67,7 @@ log = logging.getLogger(__name__)
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _TELL_SECONDS = 5.0
+_TELL_LOOK_SECONDS = 0.5
 _GATEWAY_START_SECONDS = 15.0
 
 
@@ -102,11 +103,13 @@ def down(settings: Settings) -> int:
     pid = running_daemon(state_dir)
     if pid is not None:
         sys.stdout.write(f"daemon {pid}: draining the gateway, stopping the workers …\n")
-        os.kill(pid, signal.SIGINT)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGINT)
         while running_daemon(state_dir) is not None:
             time.sleep(0.1)
     with daemon_lock(state_dir):
         gone = asyncio.run(_stop_units(state_dir, settings))
+        (state_dir / CONTROL_SOCKET).unlink(missing_ok=True)
     sys.stdout.write("everything is stopped\n" if gone else "some processes survive SIGKILL\n")
     return 0 if gone else 1
 
@@ -207,11 +210,14 @@ class Daemon:
     async def _tell(self) -> None:
         """Tell the person at the terminal what is waited for, and once nothing is."""
         was_waiting = True
+        told_at = self.clock.monotonic()
         while True:
-            await asyncio.sleep(_TELL_SECONDS if was_waiting else 1.0)
+            await asyncio.sleep(_TELL_LOOK_SECONDS)
             waiting = self.supervisor.waiting_for()
-            for line in waiting:
-                log.info("waiting for %s", line)
+            if waiting and self.clock.monotonic() - told_at >= _TELL_SECONDS:
+                told_at = self.clock.monotonic()
+                for line in waiting:
+                    log.info("waiting for %s", line)
             if was_waiting and not waiting:
                 log.info("all workers are ready: gateway at %s/v1", self.place.gateway_url)
                 log.info("status page at %s", self.place.admin_url)

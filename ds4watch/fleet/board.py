@@ -19,6 +19,7 @@ from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerView
 
 log = logging.getLogger(__name__)
 
+CONTROL_SOCKET = "control.sock"
 _LINE_LIMIT_BYTES = 8 << 20
 _BACKLOG_LIMIT_BYTES = 8 << 20
 _STATS = b'{"type":"stats"}\n'
@@ -68,7 +69,7 @@ class BoardPublisher:
     ) -> None:
         """Begin with `fleet`, so that gateways that are there already serve on."""
         self._path = state_dir / "board.json"
-        self._socket = state_dir / "control.sock"
+        self._socket = state_dir / CONTROL_SOCKET
         self._clock = clock
         self._links: dict[str, _Link] = {}
         self._acknowledged = asyncio.Event()

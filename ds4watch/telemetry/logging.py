@@ -72,3 +72,5 @@ def configure(level: str, stream: TextIO) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("ds4watch").setLevel(level.upper())
+    # It warns each time that a job is still at work when its next turn comes, as ours may be.
+    logging.getLogger("apscheduler").setLevel(logging.ERROR)
