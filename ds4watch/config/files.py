@@ -44,7 +44,8 @@ def read_text(path: Path) -> str:
     except OSError as error:
         code = error.errno or 0
         message = _PLAIN.get(code, (error.strerror or str(error)).lower())
-        raise ConfigError(Located(message, str(path))) from error
+        mend = "name one that is there" if code == errno.ENOENT else "name a file that can be read"
+        raise ConfigError(Located(message, str(path), mend=mend)) from error
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError(Located(f"larger than {MAX_FILE_BYTES >> 20} MiB", str(path)))
     try:
@@ -143,7 +144,9 @@ def rule_files(loaded: LoadedSettings) -> tuple[Path, ...]:
         if not matches:
             file = str(loaded.file) if loaded.file else None
             field = f"rules[{position}]"
-            findings.append(Located(f"no file matches {pattern}", file, field=field))
+            mend = f"patterns start from {loaded.base.absolute()}"
+            message = f"no file matches {pattern}"
+            findings.append(Located(message, file, field=field, mend=mend))
         found += [path for path in matches if path not in found]
     if findings:
         raise ConfigError(*findings)
