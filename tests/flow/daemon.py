@@ -397,7 +397,9 @@ class Stream(threading.Thread):
         super().__init__(daemon=True)
         self._port = daemon.gateway_port
         options = {"include_usage": True}
-        self._body = chat(max_tokens=max_tokens, stream=True, stream_options=options)
+        self._body = chat(
+            model="sim-full", max_tokens=max_tokens, stream=True, stream_options=options
+        )
         self.begun = threading.Event()
         self.left = threading.Event()
         self.events: list[str] = []
