@@ -12,6 +12,7 @@ import numpy as np
 
 from ds4watch.cost.attribution import Charge, charges, per_hour
 from ds4watch.engine.collect import Collected, Reader, targets_of
+from ds4watch.engine.effects import Watch, effect, sentence, watch
 from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.rulebook import Round
 from ds4watch.engine.signals import (
@@ -24,7 +25,7 @@ from ds4watch.engine.signals import (
     worker_state_samples,
 )
 from ds4watch.engine.spool import read_spools, shrunk
-from ds4watch.history.rows import CostRow, SpoolBatch, TickCommit
+from ds4watch.history.rows import AuditEntry, AuditKind, CostRow, SpoolBatch, TickCommit
 from ds4watch.model.action import ActionPlan, Refusal
 from ds4watch.model.alert import AlertPhase
 from ds4watch.model.errors import EdgeError, EdgeReason
@@ -32,7 +33,7 @@ from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.scrape import ScrapeFailure, ScrapeResult, Target
 from ds4watch.model.series import Sample, SeriesKey
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerView
-from ds4watch.policy.ladder import LadderState, decide
+from ds4watch.policy.ladder import LadderState, decide, pool_of
 from ds4watch.scrape.gpu import GpuReading
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class Engine:
         self._wake = asyncio.Event()
         self._scraped: dict[str, Target] = {}
         self._gpus: tuple[GpuReading, ...] = ()
+        self._watched: list[Watch] = []
         self.known = known
 
     def wake(self) -> None:
@@ -115,10 +117,29 @@ class Engine:
         self._settle(commit, turn, ladder, dict(committed.refused_spools))
         fresh = [plan for plan in plans if plan.id not in committed.duplicate_plans]
         self._parts.runner.submit([plan for plan in fresh if not plan.dry_run])
+        await self._look_back(fresh, turn, now)
         if turn.transitions:
             self._parts.dispatcher.wake()
         await self._store([*collected.results, own])
-        return _told(turn, fresh, refusals)
+        return sentence(turn, fresh, refusals)
+
+    async def _look_back(self, plans: Sequence[ActionPlan], turn: Round, now: UnixSeconds) -> None:
+        """Note what is to be looked at later, and tell of what had time to take effect."""
+        settle_seconds = pool_of(self._parts.policy, POOL).settle_seconds
+        self._watched += [
+            watched
+            for plan in plans
+            if (watched := watch(plan, turn.alerts, settle_seconds)) is not None
+        ]
+        due = [watched for watched in self._watched if now >= watched.due_at]
+        self._watched = [watched for watched in self._watched if now < watched.due_at]
+        found = [effect(watched, turn.alerts, now) for watched in due]
+        await self._parts.state.add_audit(
+            *(
+                AuditEntry(now, AuditKind.EFFECT, it.plan.target, it.summary, {"id": it.plan.id})
+                for it in found
+            )
+        )
 
     async def _store(self, results: Sequence[ScrapeResult]) -> None:
         samples = self._parts.samples
@@ -276,18 +297,3 @@ class Engine:
             known.offsets[batch.gateway] = refused.get(batch.gateway, batch.end_bytes)
             if batch.gateway not in refused:
                 known.totals.add(batch.records)
-
-
-def _told(turn: Round, plans: Sequence[ActionPlan], refusals: Sequence[Refusal]) -> str:
-    told = [
-        f"{dict(it.labels)['alertname']} ({dict(it.labels).get('severity', 'none')}) "
-        f"{it.old.value} → {it.new.value}: {it.reason}"
-        for it in turn.transitions
-    ]
-    told += [
-        f"{'would' if plan.dry_run else 'will'} set {plan.target} to level "
-        f"{plan.parameters['level']} ({plan.parameters['level_name']}): {plan.reason}"
-        for plan in plans
-    ]
-    told += [f"refused: {it.reason.value}, {it.detail}" for it in refusals]
-    return "; ".join(told)

@@ -22,6 +22,7 @@ class AuditKind(StrEnum):
     PLAN = "plan"
     REFUSAL = "refusal"
     OUTCOME = "outcome"
+    EFFECT = "effect"
     HOLD = "hold"
     POLICY = "policy"
     WORKER = "worker"

@@ -12,9 +12,10 @@ from ds4watch.model.action import ActionKind, ActionPlan, Hold, Refusal, Refusal
 from ds4watch.model.alert import AlertPhase, AlertState
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.service_policy import Limits
-from ds4watch.policy.policyfile import Binding, PolicyFile, Pool
+from ds4watch.policy.policyfile import Binding, Level, PolicyFile, Pool
 
 NORMAL = "normal"
+_NO_POOL = Pool(ladder=(Level(name=NORMAL),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,11 @@ class Decision:
     state: LadderState
     plan: ActionPlan | None = None
     refusal: Refusal | None = None
+
+
+def pool_of(policy: PolicyFile, name: str) -> Pool:
+    """Return a pool of the policy; without it, one that asks for nothing and lets levels go."""
+    return policy.pools.get(name, _NO_POOL)
 
 
 def matches(binding: Binding, alert: AlertState) -> bool:
@@ -92,7 +98,7 @@ def decide(
 
     unconfirmed: some restored alert has not been evaluated since the restart; nothing steps down.
     """
-    pool = policy.pools[state.pool]
+    pool = pool_of(policy, state.pool)
     asked = demand(state.pool, policy, alerts)
     if in_flight:
         return Decision(state)
@@ -138,7 +144,9 @@ def _down(
     if held is not None:
         return _refuse(calm, RefusalReason.HOLD, _hold_text(held), "cleared", now)
     reason = f"calm for {now - calm_since:.0f} s"
-    return _plan(calm, pool, calm.level - 1, cause="cleared", reason=reason, policy=policy, now=now)
+    # An edited policy may have a shorter ladder than the level in force.
+    lower = min(calm.level - 1, len(pool.ladder))
+    return _plan(calm, pool, lower, cause="cleared", reason=reason, policy=policy, now=now)
 
 
 def _plan(

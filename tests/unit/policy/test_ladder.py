@@ -170,6 +170,19 @@ def test_a_dry_run_plans_once_and_says_so() -> None:
     assert look(first.state, [alert()], 101.0, policy=dry).plan is None
 
 
+def test_a_policy_that_lost_its_ladder_lets_the_level_go() -> None:
+    empty = load_policy("", "policy.yml")
+    state = LadderState("default", level=3, version=3, calm_since=0.0)
+    down = look(state, [alert("critical")], 100.0, policy=empty)
+    assert down.plan is not None
+    assert down.plan.parameters["level"] == 1
+    state = replace(done(down, 100.0), calm_since=0.0)
+    last = look(state, [], 200.0, policy=empty)
+    assert last.plan is not None
+    assert (last.plan.parameters["level"], last.plan.parameters["level_name"]) == (0, "normal")
+    assert look(LadderState("default"), [alert()], 0.0, policy=empty).plan is None
+
+
 @given(st.lists(st.sampled_from(["none", "warning", "critical", "held"]), max_size=60))
 def test_levels_rise_only_under_an_alert_and_fall_only_one_at_a_time(asks: list[str]) -> None:
     state = LadderState("default")

@@ -1,0 +1,73 @@
+"""What a tick did, in words, and whether it helped once it had time to take effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ds4watch.engine.rulebook import Round
+from ds4watch.model.action import ActionPlan, Refusal
+from ds4watch.model.alert import AlertPhase, AlertState
+from ds4watch.model.ports import UnixSeconds
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """An action whose effect is looked at when it is due. `before`: value by fingerprint."""
+
+    plan: ActionPlan
+    due_at: UnixSeconds
+    before: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What came of an action, in words, for the audit."""
+
+    plan: ActionPlan
+    helped: bool
+    summary: str
+
+
+def watch(plan: ActionPlan, alerts: Sequence[AlertState], settle_seconds: float) -> Watch | None:
+    """Return what to look at later; None for dry runs and for what no alert asked for."""
+    causes = plan.cause.split(",")
+    before = {it.fingerprint: it.value for it in alerts if it.fingerprint in causes}
+    if plan.dry_run or not before:
+        return None
+    return Watch(plan, plan.planned_at + settle_seconds, before)
+
+
+def effect(watched: Watch, alerts: Sequence[AlertState], now: UnixSeconds) -> Effect:
+    """Return what came of an action: an alert that ended, or whose value fell, was helped."""
+    current = {it.fingerprint: it for it in alerts if it.phase is AlertPhase.FIRING}
+    told = []
+    helped = True
+    for fingerprint, before in watched.before.items():
+        alert = current.get(fingerprint)
+        if alert is None:
+            told.append(f"an alert at {before:.4g} is over")
+            continue
+        helped = helped and alert.value < before
+        told.append(f"{alert.name} went from {before:.4g} to {alert.value:.4g}")
+    verdict = "it helped" if helped else "no better yet"
+    after = f"{now - watched.plan.planned_at:.0f} s after {watched.plan.kind.value}"
+    level = watched.plan.parameters.get("level")
+    which = f"{after} {level}" if level is not None else after
+    return Effect(watched.plan, helped, f"{which}: {'; '.join(told)}: {verdict}")
+
+
+def sentence(turn: Round, plans: Sequence[ActionPlan], refusals: Sequence[Refusal]) -> str:
+    """Return what a tick changed in one sentence; empty if nothing."""
+    told = [
+        f"{dict(it.labels)['alertname']} ({dict(it.labels).get('severity', 'none')}) "
+        f"{it.old.value} → {it.new.value}: {it.reason}"
+        for it in turn.transitions
+    ]
+    told += [
+        f"{'would' if plan.dry_run else 'will'} set {plan.target} to level "
+        f"{plan.parameters['level']} ({plan.parameters['level_name']}): {plan.reason}"
+        for plan in plans
+    ]
+    told += [f"refused: {it.reason.value}, {it.detail}" for it in refusals]
+    return "; ".join(told)
