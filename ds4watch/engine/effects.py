@@ -48,6 +48,9 @@ def effect(watched: Watch, alerts: Sequence[AlertState], now: UnixSeconds) -> Ef
         if alert is None:
             told.append(f"an alert at {before:.4g} is over")
             continue
+        if alert.keep_firing_since is not None:  # it fires on, and its value is an old one
+            told.append(f"the condition of {alert.name}, at {before:.4g} then, no longer holds")
+            continue
         helped = helped and alert.value < before
         told.append(f"{alert.name} went from {before:.4g} to {alert.value:.4g}")
     verdict = "it helped" if helped else "no better yet"

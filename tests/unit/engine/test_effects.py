@@ -26,6 +26,11 @@ PLAN = ActionPlan(
     [
         ((replace(ALERT, value=30.0),), True, "Queue went from 80 to 30: it helped"),
         ((replace(ALERT, value=95.0),), False, "Queue went from 80 to 95: no better yet"),
+        (
+            (replace(ALERT, keep_firing_since=105.0),),
+            True,
+            "the condition of Queue, at 80 then, no longer holds: it helped",
+        ),
         ((replace(ALERT, phase=AlertPhase.RESOLVED),), True, "an alert at 80 is over: it helped"),
         ((), True, "an alert at 80 is over: it helped"),
     ],
