@@ -18,7 +18,7 @@ app = new_app()
 
 FOLLOW_SECONDS = 1.0
 _FOLLOW_ROWS = 1000
-_KIND_HELP = "Rows of this kind only: alert, plan, outcome, refusal, worker, hold, daemon, …"
+_KIND_HELP = "Rows of this kind only: alert, plan, outcome, effect, refusal, worker, hold, …"
 
 
 @app.command()

@@ -6,6 +6,7 @@ import typer
 
 from ds4watch.cli.common import new_app
 from ds4watch.config.reference import render_reference
+from ds4watch.vocabulary.reference import render_metrics
 
 app = new_app(no_args_is_help=True)
 
@@ -22,3 +23,12 @@ def reference() -> None:
     Example: ds4watch config reference > docs/configuration.md
     """
     typer.echo(render_reference(), nl=False)
+
+
+@app.command()
+def metrics() -> None:
+    """Print docs/metrics.md: every metric that ds4watch exposes.
+
+    Example: ds4watch config metrics > docs/metrics.md
+    """
+    typer.echo(render_metrics(), nl=False)
