@@ -221,6 +221,7 @@ class Daemon:
             if was_waiting and not waiting:
                 log.info("all workers are ready: gateway at %s/v1", self.place.gateway_url)
                 log.info("status page at %s", self.place.admin_url)
+                log.info("next: %s status, load, audit; Ctrl-C stops everything", sys.argv[0])
             was_waiting = bool(waiting)
 
 
