@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import yaml
 
@@ -421,6 +421,12 @@ class Stream(threading.Thread):
             self.error = error
         finally:
             connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.leave()
 
     def leave(self) -> None:
         """Close the connection, as a client that has heard enough."""

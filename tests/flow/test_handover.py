@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -16,7 +17,6 @@ from tests.flow.daemon import Daemon, Stream, new_daemon, until
 pytestmark = pytest.mark.slow
 
 ALERT = "SELECT phase, active_at, fired_at FROM alerts WHERE name = 'Busy'"
-SCRAPES = "SELECT count(*), min(at_ms) FROM scrapes"
 
 
 class Client(threading.Thread):
@@ -69,50 +69,82 @@ def spooled(daemon: Daemon) -> list[dict[str, Any]]:
 def test_the_fleet_serves_on_and_the_next_daemon_goes_on_with_all_it_knew(
     daemon: Daemon, number: signal.Signals, code: int
 ) -> None:
-    stream = Stream(daemon, max_tokens=6000)
-    with sending(daemon) as client:
-        until(lambda: daemon.level() == 1, "the level that the alert asks for")
-        until(lambda: client.answers, "a first answer")
-        pids = daemon.note_pids()
-        alert = daemon.rows(ALERT)
-        assert alert[0][0] == "firing"
-        (history,) = daemon.rows(SCRAPES, "samples.db")
-        counted = daemon.metric("ds4_gateway_requests_total{")
-        last = daemon.audit()[-1]["id"]
+    until(lambda: daemon.level() == 0, "normal service")
+    with Stream(daemon, max_tokens=6000) as stream:
+        until(lambda: last_outcome(daemon) == 1, "the action that the alert asks for, told")
+        before = seen_of(daemon)
+        with sending(daemon) as client:
+            until(lambda: client.answers, "a first answer")
+            daemon.signal(number)
+            assert daemon.wait() == code
+            alone = len(client.answers)
+            until(lambda: len(client.answers) > alone + 5, "answers without a daemon")
+            degraded = daemon.complete(max_tokens=64)
+            assert degraded.headers["x-ds4-degraded"] == "level=1;max_tokens=32"
+            daemon.up()
+            adopted = len(client.answers)
+            until(lambda: len(client.answers) > adopted + 5, "answers under the next daemon")
+            until(lambda: scrapes_of(daemon)[0] > before.scrapes + 6, "some evaluations")
+        assert set(client.answers) == {"200"}
+        assert stream.is_open(), stream.error
+        assert_it_went_on(before, seen_of(daemon))
+    assert_calm_again(daemon)
 
-        daemon.signal(number)
-        assert daemon.wait() == code
-        alone = len(client.answers)
-        until(lambda: len(client.answers) > alone + 5, "answers without a daemon")
-        alone_answer = daemon.complete(max_tokens=64)
-        assert alone_answer.headers["x-ds4-degraded"] == "level=1;max_tokens=32"
 
-        daemon.up()
-        assert daemon.note_pids() == pids
-        adopted = len(client.answers)
-        until(lambda: len(client.answers) > adopted + 5, "answers under the next daemon")
-        assert daemon.rows(ALERT) == alert
-        assert daemon.level() == 1
-    assert set(client.answers) == {"200"}
-    assert stream.is_open(), stream.error
+def last_outcome(daemon: Daemon) -> int | None:
+    """Return the level after the last action that is told of."""
+    told = daemon.audit("outcome")
+    return int(told[-1]["detail"]["after"]["level"]) if told else None
 
-    (longer,) = daemon.rows(SCRAPES, "samples.db")
-    assert longer[0] > history[0]
-    assert longer[1] == history[1]
-    again = daemon.metric("ds4_gateway_requests_total{")
-    assert counted is not None
-    assert again is not None
-    assert again >= counted
-    since = [row for row in daemon.audit() if row["id"] > last]
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a daemon knows at an instant, as far as the next one has to know it too."""
+
+    pids: dict[str, int]
+    alert: list[tuple[Any, ...]]
+    level: int
+    requests: float | None
+    scrapes: int
+    first_scrape: int
+    audit: list[dict[str, Any]]
+
+
+def scrapes_of(daemon: Daemon) -> tuple[int, int]:
+    """Return how many scrapes there are, and when the first was."""
+    ((count, first),) = daemon.rows("SELECT count(*), min(at_ms) FROM scrapes", "samples.db")
+    return int(count), int(first)
+
+
+def seen_of(daemon: Daemon) -> Seen:
+    scrapes, first = scrapes_of(daemon)
+    return Seen(
+        pids=daemon.note_pids(),
+        alert=daemon.rows(ALERT),
+        level=daemon.level(),
+        requests=daemon.metric("ds4_gateway_requests_total{"),
+        scrapes=scrapes,
+        first_scrape=first,
+        audit=daemon.audit(),
+    )
+
+
+def assert_it_went_on(before: Seen, after: Seen) -> None:
+    assert before.alert[0][0] == "firing"
+    assert after.alert == before.alert
+    assert after.level == before.level == 1
+    assert after.pids == before.pids
+    assert after.first_scrape == before.first_scrape
+    assert (after.requests or 0) >= (before.requests or 0)
+    since = after.audit[len(before.audit) :]
+    assert after.audit[: len(before.audit)] == before.audit
     assert {row["kind"] for row in since} <= {"daemon", "quality"}  # nothing changed or was done
     assert any("went on from stored state" in row["summary"] for row in since)
-    calm_again(daemon, stream)
 
 
-def calm_again(daemon: Daemon, stream: Stream) -> None:
-    """End the stream; the alert resolves, the level goes, and the books are complete."""
-    stream.leave()
-    until(lambda: daemon.level() == 0, "the level taken back")
+def assert_calm_again(daemon: Daemon) -> None:
+    """Without the stream the alert resolves, the level goes, and the books are complete."""
+    until(lambda: last_outcome(daemon) == 0, "the level taken back")
     assert daemon.phases("Busy") == ["resolved"]
     lines = spooled(daemon)
     assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))

@@ -40,7 +40,12 @@ def test_a_hold_stops_the_level_and_resume_lets_it_go_on(daemon: Daemon) -> None
     held = daemon.command("hold", "default", "--why", "test", *daemon.options)
     assert held.returncode == 0, held.stderr
     assert [hold["why"] for hold in daemon.status()["holds"]] == ["test"]
-    stream = Stream(daemon, max_tokens=6000)
+    with Stream(daemon, max_tokens=6000):
+        assert_held_until_resumed(daemon)
+    until(lambda: daemon.level() == 0, "the level taken back")
+
+
+def assert_held_until_resumed(daemon: Daemon) -> None:
     until(lambda: daemon.audit("refusal"), "a refusal in the audit")
     (refusal,) = daemon.audit("refusal")
     assert refusal["detail"]["reason"] == "hold"
@@ -53,8 +58,6 @@ def test_a_hold_stops_the_level_and_resume_lets_it_go_on(daemon: Daemon) -> None
     until(lambda: daemon.level() == 1, "the level that was held back")
     assert daemon.status()["holds"] == []
     assert len(daemon.audit("refusal")) == 1
-    stream.leave()
-    until(lambda: daemon.level() == 0, "the level taken back")
 
 
 def test_many_commands_in_a_row_do_not_put_off_the_next_evaluations(daemon: Daemon) -> None:
