@@ -84,6 +84,8 @@ def _parts(status: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield _alert_table(alerts)
     yield _gateway_table(status.get("gateways") or [])
     yield _signal_table(status.get("signals") or {})
+    if why_not := (status.get("gpus") or {}).get("why_not"):
+        yield Text(f"No GPU readings: {why_not}")
 
 
 def _level_line(policy: Mapping[str, Any] | None) -> Text:

@@ -66,7 +66,7 @@ class ExtraWorker(Section):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$", description="Name, unique.")
     url: str = Field(pattern=r"^https?://", description="Base address, without /v1.")
-    models: tuple[str, ...] = Field((), description="Model names it serves; if empty, its own name.")
+    models: tuple[str, ...] = Field((), description="Models it serves; if empty, its own name.")
     profile: str = Field("external", description="Profile name used in labels and prices.")
 
 

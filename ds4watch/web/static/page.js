@@ -285,6 +285,7 @@ function showStatus(status) {
   showAlerts(status);
   showCost(status.cost);
   showSignals(status.signals);
+  setText("gpus", status.gpus?.why_not ? `No GPU readings: ${status.gpus.why_not}` : "");
   showGateways(status);
   showHolds(status.holds);
   setText("at", `As of ${clock(status.at)}; up for ${span(status.at - status.started_at)}`);
