@@ -36,6 +36,14 @@ def is_missing(what: str) -> NoReturn:
     pytest.skip(what)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """See to what a test says it needs."""
+    for marker in item.iter_markers("needs"):
+        for name in marker.args:
+            if shutil.which(name) is None:
+                is_missing(f"the program {name} is not installed")
+
+
 def profile_of(name: str) -> Profile:
     """Return a shipped profile."""
     text = (shipped("serving/profiles") / f"{name}.yml").read_text(encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from tests.unit.promql.memory import MemoryStorage, named
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = sorted((ROOT / "rules").glob("*.yml"))
-needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool")
+needs_promtool = pytest.mark.needs("promtool")
 
 
 def promtool(*args: str) -> subprocess.CompletedProcess[str]:

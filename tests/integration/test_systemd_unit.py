@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -8,11 +7,10 @@ import pytest
 
 from tests.conftest import ROOT
 
-ANALYZE = shutil.which("systemd-analyze")
 UNIT = ROOT / "serving" / "systemd" / "ds4watch.service"
 
 
-@pytest.mark.skipif(ANALYZE is None, reason="needs systemd-analyze")
+@pytest.mark.needs("systemd-analyze")
 def test_systemd_has_nothing_to_say_against_the_unit(tmp_path: Path) -> None:
     text = UNIT.read_text(encoding="utf-8")
     begun = next(line for line in text.splitlines() if line.startswith("ExecStart="))
@@ -20,7 +18,7 @@ def test_systemd_has_nothing_to_say_against_the_unit(tmp_path: Path) -> None:
     copy = tmp_path / "ds4watch.service"
     copy.write_text(text.replace(begun, "ExecStart=/bin/true"), encoding="utf-8")
     done = subprocess.run(
-        [str(ANALYZE), "verify", copy], capture_output=True, text=True, check=False
+        ["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

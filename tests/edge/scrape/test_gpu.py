@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ds4watch.scrape.gpu import MIG, UNIFIED, GpuReader
+from tests.conftest import is_missing
 
 GIB = 1 << 30
 SOURCE = Path(__file__).with_name("fake_nvml.c")
@@ -36,7 +37,7 @@ reader.close()
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not shutil.which("gcc"):
-        pytest.skip("gcc is not here to build a stand-in for libnvidia-ml.so.1")
+        is_missing("the program gcc, which builds a stand-in for libnvidia-ml.so.1, is missing")
     folder = tmp_path_factory.mktemp("nvml")
     target = folder / "libnvidia-ml.so.1"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(target), str(SOURCE)], check=True)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import shutil
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Sequence
@@ -169,12 +168,13 @@ def test_a_faulty_series_is_left_out_and_told_once(
 
 
 @pytest.mark.prometheus
+@pytest.mark.needs("promtool")
 def test_promtool_has_nothing_to_say_of_the_page(everything: Telemetry) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not here")
     done = subprocess.run(
-        [promtool, "check", "metrics"], input=everything.render(), capture_output=True, check=False
+        ["promtool", "check", "metrics"],
+        input=everything.render(),
+        capture_output=True,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
@@ -205,9 +205,7 @@ def free_port() -> int:
 @pytest.fixture
 async def prometheus(exposed: int, tmp_path: Path) -> AsyncIterator[tuple[str, Path]]:
     """Run a Prometheus that scrapes the page four times a second; give its address and log."""
-    program = shutil.which("prometheus")
-    if program is None:
-        pytest.skip("prometheus is not here")
+    program = "prometheus"
     (tmp_path / "prometheus.yml").write_text(
         "global: {scrape_interval: 250ms, scrape_timeout: 250ms}\n"
         "scrape_configs:\n"
@@ -246,6 +244,7 @@ async def ask(address: str, query: str) -> list[tuple[dict[str, str], float]]:
     pytest.fail(f"Prometheus has no answer to {query}")
 
 
+@pytest.mark.needs("prometheus")
 @pytest.mark.prometheus
 async def test_a_real_prometheus_scrapes_the_page_without_a_warning_and_knows_its_types(
     prometheus: tuple[str, Path], everything: Telemetry

@@ -4,7 +4,6 @@ import asyncio
 import html
 import os
 import re
-import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,13 @@ import pytest
 
 from tests.edge.web.fakes import FakeDaemon, serving
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium")
+pytestmark = pytest.mark.needs("chromium")
 
 
 async def seen(url: str, profile: Path, *, milliseconds: int = 2500) -> str:
     """Return the page's markup after so much of its own time."""
     process = await asyncio.create_subprocess_exec(
-        str(CHROMIUM),
+        "chromium",
         "--headless",
         "--no-sandbox",
         "--disable-gpu",
