@@ -42,6 +42,32 @@ def shrunk(folder: Path, offsets: Mapping[str, int]) -> tuple[str, ...]:
     )
 
 
+def booked_whole(folder: Path, offsets: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the files (names less `.jsonl`) that a gateway has left behind and that are booked.
+
+    The newest file of a gateway is still written to.
+    """
+    files: dict[str, list[Path]] = {}
+    for path in sorted(folder.glob("*.jsonl"), key=_age):
+        files.setdefault(path.name.partition(".")[0], []).append(path)
+    return tuple(
+        path.stem
+        for older in files.values()
+        for path in older[:-1]
+        if offsets.get(path.stem) == path.stat().st_size
+    )
+
+
+def remove(folder: Path, name: str) -> None:
+    """Remove a spool file."""
+    (folder / f"{name}.jsonl").unlink(missing_ok=True)
+
+
+def _age(path: Path) -> tuple[int, str]:
+    """Order `g0.jsonl` before `g0.000001.jsonl`."""
+    return len(path.name), path.name
+
+
 def _read(path: Path, offset: int) -> SpoolBatch | None:
     if path.stat().st_size <= offset:
         return None

@@ -24,7 +24,7 @@ from ds4watch.engine.signals import (
     quality_samples,
     worker_state_samples,
 )
-from ds4watch.engine.spool import read_spools, shrunk
+from ds4watch.engine.spool import booked_whole, read_spools, remove, shrunk
 from ds4watch.history.rows import AuditEntry, AuditKind, CostRow, SpoolBatch, TickCommit
 from ds4watch.model.action import ActionPlan, Refusal
 from ds4watch.model.alert import AlertPhase
@@ -187,6 +187,11 @@ class Engine:
             log.warning("the spool of gateway %s began anew", gateway)
             await self._parts.state.forget_spool(gateway)
             known.offsets.pop(gateway, None)
+        for name in await asyncio.to_thread(booked_whole, self._parts.spool_dir, known.offsets):
+            # In this order: a file that is gone is not booked again, a file that is forgotten is.
+            await asyncio.to_thread(remove, self._parts.spool_dir, name)
+            await self._parts.state.forget_spool(name)
+            known.offsets.pop(name, None)
         return await asyncio.to_thread(read_spools, self._parts.spool_dir, dict(known.offsets))
 
     def _publish(self, collected: Collected, now: UnixSeconds) -> ScrapeResult:

@@ -1,7 +1,9 @@
-"""The spool: an append-only file of what was answered, read by the daemon.
+"""The spool: append-only files of what was answered, read by the daemon.
 
-Each line has the number after the last one's, over restarts too. Nothing on the way of a
-request waits for the disk; what a full disk cannot take waits in a bounded queue.
+Each line has the number after the last one's, over restarts too. A file that has grown large is
+followed by the next (`g0.jsonl`, `g0.000001.jsonl`, …); the daemon removes those it has booked.
+Nothing on the way of a request waits for the disk; what a full disk cannot take waits in a bounded
+queue.
 """
 
 from __future__ import annotations
@@ -23,23 +25,34 @@ log = logging.getLogger(__name__)
 
 _FLUSH_SECONDS = 0.1
 _TAIL_BYTES = 1 << 20
+MAX_FILE_BYTES = 16 << 20
 
 
 class Spool:
-    """One gateway's spool file; at most one process has it open."""
+    """One gateway's spool; at most one process has it open."""
 
-    def __init__(self, path: Path, *, max_queued: int = 100_000) -> None:
-        """Open the file and go on after its last line. Raises StoreError."""
-        self._path = path
+    def __init__(
+        self, path: Path, *, max_queued: int = 100_000, max_file_bytes: int = MAX_FILE_BYTES
+    ) -> None:
+        """Open the newest file and go on after the last line. Raises StoreError.
+
+        path: the first file, whose name less `.jsonl` is the gateway's.
+        """
+        self._first = path
+        files = _files(path)
+        self._path = files[-1] if files else path
         self._max_queued = max_queued
+        self._max_file_bytes = max_file_bytes
         self._queue: deque[bytes] = deque()
         self._failing = False
         self._closing = asyncio.Event()
         self.dropped = 0
         """Records lost because the queue was full."""
-        self._file = _open(path)
-        self._size, self._seq = _resume(path)
+        self._file = _open(self._path)
+        self._size, self._seq = _resume(self._path)
         self._file.truncate(self._size)
+        if not self._seq and len(files) > 1:  # it had just begun a new file
+            self._seq = _resume(files[-2])[1]
 
     def append(self, record_of: Callable[[int], RequestRecord]) -> None:
         """Queue the record that `record_of` makes of its number; never waits, never raises."""
@@ -96,7 +109,20 @@ class Spool:
         self._size += size
         if size < done:
             self._cut()
+        elif self._size >= self._max_file_bytes:
+            self._begin_next()
         return whole
+
+    def _begin_next(self) -> None:
+        """Go on in a new file; in the old one if that cannot be made."""
+        path = _after(self._first, self._path)
+        try:
+            file = _open(path)
+        except StoreError as error:
+            log.error("spool %s goes on beyond its size: %s", self._path, error)  # noqa: TRY400 - the reason says it all
+            return
+        self._file.close()
+        self._file, self._path, self._size = file, path, 0
 
     def _cut(self) -> None:
         try:
@@ -113,6 +139,17 @@ class Spool:
         if self._failing:
             log.info("spool %s can be written again", self._path)
         self._failing = False
+
+
+def _files(first: Path) -> list[Path]:
+    """Return a gateway's files, oldest first."""
+    numbered = sorted(first.parent.glob(f"{first.stem}.[0-9]*.jsonl"))
+    return [first, *numbered] if first.exists() else numbered
+
+
+def _after(first: Path, current: Path) -> Path:
+    number = 0 if current == first else int(current.stem.rpartition(".")[2])
+    return first.with_name(f"{first.stem}.{number + 1:06d}.jsonl")
 
 
 def _open(path: Path) -> FileIO:

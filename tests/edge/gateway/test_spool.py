@@ -69,6 +69,24 @@ async def test_a_line_that_cannot_be_read_does_not_start_the_numbers_anew(tmp_pa
     assert json.loads(path_in(tmp_path).read_bytes().splitlines()[-1])["seq"] == 3
 
 
+async def test_a_large_file_is_followed_by_the_next_and_numbers_go_on(tmp_path: Path) -> None:
+    for names in ("ab", "c", "d"):
+        spool = Spool(path_in(tmp_path), max_file_bytes=100)
+        await written(spool, *names)
+    folder = tmp_path / "spool"
+    assert [path.name for path in sorted(folder.iterdir(), key=lambda it: it.stat().st_mtime)] == [
+        "g0.jsonl",
+        "g0.000001.jsonl",
+        "g0.000002.jsonl",
+        "g0.000003.jsonl",
+    ]
+    lines = [line for path in sorted(folder.iterdir()) for line in path.read_text().splitlines()]
+    assert sorted(json.loads(line)["seq"] for line in lines) == [1, 2, 3, 4]
+    (folder / "g0.jsonl").unlink()
+    await written(Spool(path_in(tmp_path)), "e")
+    assert json.loads((folder / "g0.000003.jsonl").read_text())["seq"] == 5
+
+
 async def test_records_are_in_the_file_while_it_runs(tmp_path: Path) -> None:
     spool = Spool(path_in(tmp_path))
     running = asyncio.create_task(spool.run())
