@@ -69,6 +69,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _TELL_SECONDS = 5.0
 _TELL_LOOK_SECONDS = 0.5
 _GATEWAY_START_SECONDS = 15.0
+_STOP_SECONDS = 30.0
 
 
 class SystemClock:
@@ -103,15 +104,27 @@ def down(settings: Settings) -> int:
     pid = running_daemon(state_dir)
     if pid is not None:
         sys.stdout.write(f"daemon {pid}: draining the gateway, stopping the workers …\n")
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGINT)
-        while running_daemon(state_dir) is not None:
-            time.sleep(0.1)
+        _end_daemon(pid, state_dir, settings)
     with daemon_lock(state_dir):
         gone = asyncio.run(_stop_units(state_dir, settings))
         (state_dir / CONTROL_SOCKET).unlink(missing_ok=True)
     sys.stdout.write("everything is stopped\n" if gone else "some processes survive SIGKILL\n")
     return 0 if gone else 1
+
+
+def _end_daemon(pid: int, state_dir: Path, settings: Settings) -> None:
+    """Tell the daemon to stop everything and wait; one that does not in time is killed."""
+    patience = settings.gateway.drain_seconds + settings.fleet.stop_grace_seconds + _STOP_SECONDS
+    deadline = time.monotonic() + patience
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGINT)
+    while running_daemon(state_dir) is not None:
+        if time.monotonic() > deadline:
+            sys.stdout.write(f"daemon {pid} does not answer for {patience:g} s: killed\n")
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            deadline += _STOP_SECONDS
+        time.sleep(0.1)
 
 
 async def _stop_units(state_dir: Path, settings: Settings) -> bool:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 from ds4watch.alerting.rulefile import load_rules
 from ds4watch.config.files import (
@@ -22,6 +23,8 @@ from ds4watch.cost.prices import PriceEntry, price_entry
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.fleet.backend import WorkerSpec
 from ds4watch.fleet.plan import check_specs, find_vllm, wanted_specs
+from ds4watch.model.alert import RuleGroup
+from ds4watch.model.errors import ConfigError, Located
 from ds4watch.policy.policyfile import PolicyFile, load_policy
 from ds4watch.scrape.gpu import GpuReader
 
@@ -42,14 +45,55 @@ class Blueprint:
     prices: tuple[PriceEntry, ...]
 
 
+class Faults:
+    """Gathers what several readings find, so that a person is told everything at once."""
+
+    def __init__(self) -> None:
+        self._findings: list[Located] = []
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if isinstance(error, ConfigError):
+            self._findings += error.findings
+            return True
+        return False
+
+    def raise_if_any(self) -> None:
+        """Raise ConfigError with all findings, if there are any."""
+        if self._findings:
+            raise ConfigError(*self._findings)
+
+
 def read_blueprint(loaded: LoadedSettings, state_dir: Path, *, sim: bool) -> Blueprint:
-    """Read and check all files. Raises ConfigError with the findings."""
+    """Read and check all files. Raises ConfigError with the findings of all of them."""
     settings = loaded.settings
     workers = wanted_workers(settings, sim=sim)
-    profiles = load_profiles(loaded, tuple(worker.profile for worker in workers))
     vllm_python = find_vllm(settings.fleet, loaded.base, os.environ)
-    specs = wanted_specs(workers, profiles, settings.fleet)
-    check_specs(specs, vllm_python, str(loaded.file) if loaded.file else None)
+    faults = Faults()
+    profiles: Mapping[str, Profile] = {}
+    specs: tuple[WorkerSpec, ...] = ()
+    groups: list[RuleGroup] = []
+    policy = PolicyFile()
+    with faults:
+        profiles = load_profiles(loaded, tuple(worker.profile for worker in workers))
+        specs = wanted_specs(workers, profiles, settings.fleet)
+        check_specs(specs, vllm_python, str(loaded.file) if loaded.file else None)
+    files: tuple[Path, ...] = ()
+    with faults:
+        files = rule_files(loaded)
+    for file in files:
+        with faults:
+            groups += load_rules(read_text(file), str(file))
+    with faults:
+        policy = load_policy(read_text(policy_file(loaded)), str(policy_file(loaded)))
+    faults.raise_if_any()
     gpus = GpuReader()
     return Blueprint(
         settings=settings,
@@ -59,14 +103,8 @@ def read_blueprint(loaded: LoadedSettings, state_dir: Path, *, sim: bool) -> Blu
         vllm_python=vllm_python,
         gpus=gpus,
         has_gpu=bool(gpus.read()),
-        rules=RuleBook(
-            [
-                group
-                for file in rule_files(loaded)
-                for group in load_rules(read_text(file), str(file))
-            ]
-        ),
-        policy=load_policy(read_text(policy_file(loaded)), str(policy_file(loaded))),
+        rules=RuleBook(groups),
+        policy=policy,
         prices=tuple(
             price_entry(price.profile, price.per_hour, price.valid_from.timestamp())
             for price in settings.cost.prices

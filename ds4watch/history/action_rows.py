@@ -24,7 +24,7 @@ from ds4watch.model.action import (
 from ds4watch.model.ports import UnixSeconds
 
 MOST_RESTORED = 1000
-_DONE = (ActionStatus.APPLIED, ActionStatus.VERIFIED)
+_DONE = (ActionStatus.APPLIED,)
 _OPEN = (ActionStatus.PLANNED, ActionStatus.RUNNING)
 _FINISHABLE = (ActionStatus.RUNNING, ActionStatus.APPLIED, ActionStatus.UNKNOWN)
 

@@ -24,10 +24,8 @@ class AuditKind(StrEnum):
     OUTCOME = "outcome"
     EFFECT = "effect"
     HOLD = "hold"
-    POLICY = "policy"
     WORKER = "worker"
     QUALITY = "quality"
-    OPERATOR = "operator"
     DAEMON = "daemon"
 
 
@@ -160,7 +158,7 @@ class QualityRun:
 class RestoredState:
     """What a daemon goes on from. Alerts are unconfirmed.
 
-    actions: the unfinished ones (planned, running) and those in force (applied, verified, not
+    actions: the unfinished ones (planned, running) and those in force (applied, not
         undone), oldest first. One that is RUNNING was running when the daemon died.
     """
 

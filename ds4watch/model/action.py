@@ -18,12 +18,11 @@ class ActionKind(StrEnum):
 
 
 class ActionStatus(StrEnum):
-    """Life of an action row: planned → running → applied → verified, or an end that says why."""
+    """Life of an action row: planned → running → applied, or another end that says why."""
 
     PLANNED = "planned"
     RUNNING = "running"
     APPLIED = "applied"
-    VERIFIED = "verified"
     FAILED = "failed"
     UNKNOWN = "unknown"
     """The daemon died while it ran; its effect is looked at before anything else is tried."""

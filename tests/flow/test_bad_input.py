@@ -182,3 +182,14 @@ def test_a_pattern_that_matches_no_rule_file_is_named(daemon: Daemon) -> None:
         f"{daemon.config}: rules[1]: no file matches nothing-*.yml "
         f"(patterns start from {daemon.folder})"
     )
+
+
+def test_faults_of_rules_and_policy_are_told_together(daemon: Daemon) -> None:
+    (daemon.folder / "rules.yml").write_text(
+        "groups:\n  - name: g\n    rules:\n      - {alert: A, expr: 'nosuch(up)'}\n",
+        encoding="utf-8",
+    )
+    (daemon.folder / "policy.yml").write_text("dry_run: perhaps\n", encoding="utf-8")
+    rules, policy = refused(daemon)
+    assert rules.startswith(f"{daemon.folder / 'rules.yml'}:4: ")
+    assert policy.startswith(f"{daemon.folder / 'policy.yml'}:1: dry_run: must be true or false")

@@ -260,9 +260,9 @@ async def test_an_action_is_finished_audited_and_undone(store: StateStore) -> No
     (record,) = (await store.load(NOW)).actions
     assert (record.status, record.started_at) == (ActionStatus.RUNNING, NOW + 1)
     assert await store.finish_action(applied(PLAN), policy={"version": 1})
-    assert await store.finish_action(applied(PLAN, status=ActionStatus.VERIFIED))
+    assert await store.finish_action(applied(PLAN, status=ActionStatus.APPLIED))
     restored = await store.load(NOW)
-    assert [one.status for one in restored.actions] == [ActionStatus.VERIFIED]
+    assert [one.status for one in restored.actions] == [ActionStatus.APPLIED]
     assert restored.policy_version == 1
 
     undo = replace(PLAN, id="undo", undoes=PLAN.id, planned_at=NOW + 3)
@@ -275,7 +275,7 @@ async def test_an_action_is_finished_audited_and_undone(store: StateStore) -> No
     outcomes = await store.audit(10, kind=AuditKind.OUTCOME)
     assert [entry.summary for entry in outcomes] == [
         "set_level on pool: applied: level 0",
-        "set_level on pool: verified",
+        "set_level on pool: applied",
         "set_level on pool: applied",
     ]
 
