@@ -50,6 +50,7 @@ from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionKind, ActionStatus
 from ds4watch.model.errors import StoreError
 from ds4watch.model.ports import Clock, UnixSeconds
+from ds4watch.model.worker import WorkerPhase
 from ds4watch.notify.dispatcher import Channel, Dispatcher
 from ds4watch.notify.journal import Journal
 from ds4watch.notify.webhook import Webhook
@@ -231,11 +232,19 @@ class Daemon:
                 told_at = self.clock.monotonic()
                 for line in waiting:
                     log.info("waiting for %s", line)
-            if was_waiting and not waiting:
+            is_ready = not waiting and self._gateways_know()
+            if was_waiting and is_ready:
                 log.info("all workers are ready: gateway at %s/v1", self.place.gateway_url)
                 log.info("status page at %s", self.place.admin_url)
                 log.info("next: %s status, load, audit; Ctrl-C stops everything", sys.argv[0])
-            was_waiting = bool(waiting)
+            was_waiting = not is_ready
+
+    def _gateways_know(self) -> bool:
+        """Return whether the fleet last published is as ready as the supervisor says."""
+        published = self.engine.known.fleet.workers
+        return len(published) == len(self.supervisor.views()) and all(
+            worker.phase is WorkerPhase.READY for worker in published
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +276,8 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     dispatcher = Dispatcher(
         state, _channel(settings, session), metrics=telemetry.process, clock=clock
     )
-    supervisor = _supervisor(blueprint, table, state, client_of=client_of, clock=clock)
+    wake = asyncio.Event()
+    supervisor = _supervisor(blueprint, table, state, client_of=client_of, wake=wake, clock=clock)
     keeper = GatewayKeeper(table, settings.gateway, state_dir, clock)
     parts = Parts(
         supervisor=supervisor,
@@ -285,7 +295,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         spool_dir=state_dir / "spool",
     )
     known = await _known(stores, clock)
-    engine = Engine(parts, _engine_settings(blueprint), known, clock=clock)
+    engine = Engine(parts, _engine_settings(blueprint), known, wake=wake, clock=clock)
 
     place = _place(blueprint, clock)
     await stack.enter_async_context(_admin(engine, parts, keeper, place, clock=clock))
@@ -427,6 +437,7 @@ def _supervisor(
     state: StateStore,
     *,
     client_of: Callable[[str], WorkerClient],
+    wake: asyncio.Event,
     clock: Clock,
 ) -> Supervisor:
     fleet = blueprint.settings.fleet
@@ -447,7 +458,7 @@ def _supervisor(
         LocalBackend(place, table, clock),
         client_of,
         limits=limits,
-        journal=WorkerJournal(state, clock),
+        journal=WorkerJournal(state, wake=wake, clock=clock),
         clock=clock,
     )
 

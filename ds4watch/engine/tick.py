@@ -53,13 +53,20 @@ class Engine:
     """Ticks until cancelled. `known` is what the admin API shows."""
 
     def __init__(
-        self, parts: Parts, settings: EngineSettings, known: Known, *, clock: Clock
+        self,
+        parts: Parts,
+        settings: EngineSettings,
+        known: Known,
+        *,
+        wake: asyncio.Event,
+        clock: Clock,
     ) -> None:
+        """Wake up early when `wake` is set: something happened that gateways have to know."""
         self._parts = parts
         self._settings = settings
         self._clock = clock
         self._reader = Reader(parts.samples)
-        self._wake = asyncio.Event()
+        self._wake = wake
         self._scraped: dict[str, Target] = {}
         self._gpus: tuple[GpuReading, ...] = ()
         self._watched: list[Watch] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from ds4watch.history.rows import AuditEntry, AuditKind
@@ -16,14 +17,17 @@ log = logging.getLogger(__name__)
 class WorkerJournal:
     """Notes what becomes of workers: a log line, an audit row, a row of the workers' table."""
 
-    def __init__(self, state: StateStore, clock: Clock) -> None:
+    def __init__(self, state: StateStore, *, wake: asyncio.Event, clock: Clock) -> None:
+        """Set `wake` at each change, for the gateways route by what the next tick tells them."""
         self._state = state
+        self._wake = wake
         self._clock = clock
 
     async def worker_changed(self, view: WorkerView, old: WorkerPhase) -> None:
         """Note the change; a database that fails costs the row, not the worker."""
         told = f"{old.value} → {view.phase.value}" + (f": {view.reason}" if view.reason else "")
         log.info("%s %s", view.id, told)
+        self._wake.set()
         entry = AuditEntry(self._clock.now(), AuditKind.WORKER, view.id, told, {"url": view.url})
         try:
             await self._state.add_audit(entry)

@@ -219,11 +219,14 @@ def test_a_real_prometheus_scrapes_it_without_a_warning_and_sees_the_same(
         ) as prometheus,
     ):
         try:
-            counted = total(daemon, "ds4_generated_tokens_total")
-            seen = until(lambda: queried(port, "sum(ds4_generated_tokens_total)"), "a scrape")
-            assert float(seen) == counted
+            counted = quiet(daemon)["ds4_generated_tokens_total"]
+            until(
+                lambda: queried(port, "sum(ds4_generated_tokens_total)") == f"{counted:g}",
+                f"{counted:g} generated tokens in Prometheus",
+            )
             assert queried(port, 'up{job="ds4watch"}') == "1"
             assert queried(port, 'count({__name__=~"ds4_.*"}) > 50')
+            assert "level=warn" not in log.read_text()
         finally:
             prometheus.terminate()
             prometheus.wait(30)
