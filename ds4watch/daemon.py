@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from ds4watch.engine.blueprint import Blueprint, read_blueprint
 from ds4watch.engine.commands import Commands
 from ds4watch.engine.jobs import Jobs, JobSettings, restored_quality
 from ds4watch.engine.parts import EngineSettings, Known, Parts
+from ds4watch.engine.running import Daemon
 from ds4watch.engine.signals import POOL, RequestTotals, midnight
 from ds4watch.engine.status import Place, Sources, Status
 from ds4watch.engine.tick import SELF, Engine
@@ -38,6 +38,7 @@ from ds4watch.engine.worker_journal import WorkerJournal
 from ds4watch.fleet.backend import LocalBackend, LocalPlace, WorkerSpec
 from ds4watch.fleet.board import CONTROL_SOCKET, BoardPublisher, last_fleet, last_policy
 from ds4watch.fleet.client import WorkerClient
+from ds4watch.fleet.ending import end_daemon, stop_units
 from ds4watch.fleet.gateways import GatewayKeeper
 from ds4watch.fleet.lifecycle import LifeLimits
 from ds4watch.fleet.lock import daemon_lock, make_state_dir, running_daemon
@@ -48,9 +49,7 @@ from ds4watch.history.rows import AuditEntry, AuditKind, RestoredState
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionKind, ActionStatus
-from ds4watch.model.errors import StoreError
 from ds4watch.model.ports import Clock, UnixSeconds
-from ds4watch.model.worker import WorkerPhase
 from ds4watch.notify.dispatcher import Channel, Dispatcher
 from ds4watch.notify.journal import Journal
 from ds4watch.notify.webhook import Webhook
@@ -67,10 +66,7 @@ from ds4watch.web.tokens import open_tokens
 log = logging.getLogger(__name__)
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_TELL_SECONDS = 5.0
-_TELL_LOOK_SECONDS = 0.5
 _GATEWAY_START_SECONDS = 15.0
-_STOP_SECONDS = 30.0
 
 
 class SystemClock:
@@ -105,43 +101,12 @@ def down(settings: Settings) -> int:
     pid = running_daemon(state_dir)
     if pid is not None:
         sys.stdout.write(f"daemon {pid}: draining the gateway, stopping the workers …\n")
-        _end_daemon(pid, state_dir, settings)
+        end_daemon(pid, state_dir, settings)
     with daemon_lock(state_dir):
-        gone = asyncio.run(_stop_units(state_dir, settings))
+        gone = asyncio.run(stop_units(state_dir, settings, SystemClock()))
         (state_dir / CONTROL_SOCKET).unlink(missing_ok=True)
     sys.stdout.write("everything is stopped\n" if gone else "some processes survive SIGKILL\n")
     return 0 if gone else 1
-
-
-def _end_daemon(pid: int, state_dir: Path, settings: Settings) -> None:
-    """Tell the daemon to stop everything and wait; one that does not in time is killed."""
-    patience = settings.gateway.drain_seconds + settings.fleet.stop_grace_seconds + _STOP_SECONDS
-    deadline = time.monotonic() + patience
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGINT)
-    while running_daemon(state_dir) is not None:
-        if time.monotonic() > deadline:
-            sys.stdout.write(f"daemon {pid} does not answer for {patience:g} s: killed\n")
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            deadline += _STOP_SECONDS
-        time.sleep(0.1)
-
-
-async def _stop_units(state_dir: Path, settings: Settings) -> bool:
-    """Stop what a daemon that is gone has left: gateways first, so that they can drain."""
-    table = ProcessTable(state_dir, SystemClock())
-    records = sorted(table.records(), key=lambda record: record.unit)
-    drain_seconds = settings.gateway.drain_seconds + settings.fleet.stop_grace_seconds
-    gone = True
-    for kind in ("gateway/", "worker/"):
-        stops = [
-            table.stop(record, grace_seconds=drain_seconds)
-            for record in records
-            if record.unit.startswith(kind)
-        ]
-        gone = all(await asyncio.gather(*stops)) and gone
-    return gone
 
 
 async def _serve(blueprint: Blueprint, clock: Clock) -> int:
@@ -175,76 +140,6 @@ async def _until_stopped(daemon: Daemon, stop: asyncio.Future[signal.Signals]) -
         return stop.result()
     await daemon.leave()
     raise next(error for error in ended if isinstance(error, Exception))
-
-
-@dataclass(frozen=True, slots=True)
-class Daemon:
-    """The running parts that need to be ended with care."""
-
-    engine: Engine
-    runner: Runner
-    dispatcher: Dispatcher
-    supervisor: Supervisor
-    keeper: GatewayKeeper
-    state: StateStore
-    place: Place
-    clock: Clock
-
-    def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """Return what runs until the end."""
-        return {
-            "engine": self.engine.run(),
-            "actions": self.runner.run(),
-            "notify": self.dispatcher.run(),
-            "gateways": self.keeper.keep(),
-            "tell": self._tell(),
-        }
-
-    async def stop_everything(self) -> bool:
-        """Drain the gateways, stop the workers. Returns False if something survived."""
-        log.info("stopping: draining the gateway")
-        drained = await self.keeper.stop()
-        log.info("stopping: ending the workers")
-        stopped = await self.supervisor.stop()
-        await self._audit("stopped everything")
-        log.info("stopped")
-        return drained and stopped
-
-    async def leave(self) -> None:
-        """End the daemon alone; workers and gateways go on for the next one to adopt."""
-        await self.supervisor.leave()
-        await self._audit("the daemon left; workers and gateway go on")
-        log.info("left: workers and gateway go on")
-
-    async def _audit(self, summary: str) -> None:
-        entry = AuditEntry(self.clock.now(), AuditKind.DAEMON, "daemon", summary)
-        with contextlib.suppress(StoreError):
-            await self.state.add_audit(entry)
-
-    async def _tell(self) -> None:
-        """Tell the person at the terminal what is waited for, and once nothing is."""
-        was_waiting = True
-        told_at = self.clock.monotonic()
-        while True:
-            await asyncio.sleep(_TELL_LOOK_SECONDS)
-            waiting = self.supervisor.waiting_for()
-            if waiting and self.clock.monotonic() - told_at >= _TELL_SECONDS:
-                told_at = self.clock.monotonic()
-                for line in waiting:
-                    log.info("waiting for %s", line)
-            is_ready = not waiting and self._gateways_know()
-            if was_waiting and is_ready:
-                log.info("all workers are ready: gateway at %s/v1", self.place.gateway_url)
-                log.info("status page at %s", self.place.admin_url)
-                log.info("next: %s status, load, audit; Ctrl-C stops everything", sys.argv[0])
-            was_waiting = not is_ready
-
-    def _gateways_know(self) -> bool:
-        """Return whether the fleet last published is as ready as the supervisor says."""
-        published = self.engine.known.fleet.workers
-        return len(published) == len(self.supervisor.views()) and all(
-            worker.phase is WorkerPhase.READY for worker in published
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,98 @@
+"""The daemon while it runs: its loops, and the two ways to end it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from ds4watch.actions.runner import Runner
+from ds4watch.engine.status import Place
+from ds4watch.engine.tick import Engine
+from ds4watch.fleet.gateways import GatewayKeeper
+from ds4watch.fleet.supervisor import Supervisor
+from ds4watch.history.rows import AuditEntry, AuditKind
+from ds4watch.history.state import StateStore
+from ds4watch.model.errors import StoreError
+from ds4watch.model.ports import Clock
+from ds4watch.model.worker import WorkerPhase
+from ds4watch.notify.dispatcher import Dispatcher
+
+log = logging.getLogger(__name__)
+
+_TELL_SECONDS = 5.0
+_TELL_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """The running parts that need to be ended with care."""
+
+    engine: Engine
+    runner: Runner
+    dispatcher: Dispatcher
+    supervisor: Supervisor
+    keeper: GatewayKeeper
+    state: StateStore
+    place: Place
+    clock: Clock
+
+    def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """Return what runs until the end."""
+        return {
+            "engine": self.engine.run(),
+            "actions": self.runner.run(),
+            "notify": self.dispatcher.run(),
+            "gateways": self.keeper.keep(),
+            "tell": self._tell(),
+        }
+
+    async def stop_everything(self) -> bool:
+        """Drain the gateways, stop the workers. Returns False if something survived."""
+        log.info("stopping: draining the gateway")
+        drained = await self.keeper.stop()
+        log.info("stopping: ending the workers")
+        stopped = await self.supervisor.stop()
+        await self._audit("stopped everything")
+        log.info("stopped")
+        return drained and stopped
+
+    async def leave(self) -> None:
+        """End the daemon alone; workers and gateways go on for the next one to adopt."""
+        await self.supervisor.leave()
+        await self._audit("the daemon left; workers and gateway go on")
+        log.info("left: workers and gateway go on")
+
+    async def _audit(self, summary: str) -> None:
+        entry = AuditEntry(self.clock.now(), AuditKind.DAEMON, "daemon", summary)
+        with contextlib.suppress(StoreError):
+            await self.state.add_audit(entry)
+
+    async def _tell(self) -> None:
+        """Tell the person at the terminal what is waited for, and once nothing is."""
+        was_waiting = True
+        told_at = self.clock.monotonic()
+        while True:
+            await asyncio.sleep(_TELL_LOOK_SECONDS)
+            waiting = self.supervisor.waiting_for()
+            if waiting and self.clock.monotonic() - told_at >= _TELL_SECONDS:
+                told_at = self.clock.monotonic()
+                for line in waiting:
+                    log.info("waiting for %s", line)
+            is_ready = not waiting and self._gateways_know()
+            if was_waiting and is_ready:
+                log.info("all workers are ready: gateway at %s/v1", self.place.gateway_url)
+                log.info("status page at %s", self.place.admin_url)
+                log.info("next: %s status, load, audit; Ctrl-C stops everything", sys.argv[0])
+            was_waiting = not is_ready
+
+    def _gateways_know(self) -> bool:
+        """Return whether the fleet last published is as ready as the supervisor says."""
+        published = self.engine.known.fleet.workers
+        return len(published) == len(self.supervisor.views()) and all(
+            worker.phase is WorkerPhase.READY for worker in published
+        )
