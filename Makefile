@@ -39,7 +39,7 @@ test: $(DEV_READY) $(VLLM_READY) ## all checks and tests, on the real vLLM too
 	DS4WATCH_REQUIRE_ALL=$(if $(IS_ROOT),1) $(PY) -m pytest $(ARGS)
 
 test-fast: $(DEV_READY) ## what takes seconds
-	@$(PY) -m pytest -q -m "not vllm and not slow" $(ARGS)
+	@$(PY) -m pytest -q -n auto --dist loadscope -m "not vllm and not slow" $(ARGS)
 
 test-long: $(DEV_READY) $(VLLM_READY) ## all tests, with thousands of generated examples for each property
 	@DS4WATCH_REQUIRE_ALL=$(if $(IS_ROOT),1) $(PY) -m pytest --hypothesis-profile=long --timeout=1800 $(ARGS)
