@@ -108,7 +108,7 @@ class Runner:
 
     async def _drain(self) -> None:
         try:
-            while (plan := await self._actions.claim_action(self._clock.now())) is not None:
+            while (plan := await self._claim()) is not None:
                 try:
                     done = await self._carry_out(plan)
                     await self._actions.finish_action(done.outcome, policy=done.policy)
@@ -117,6 +117,18 @@ class Runner:
                     self._in_flight.pop(plan.id, None)
         except EdgeError as error:
             log.warning("actions wait: %s", error)
+
+    async def _claim(self) -> ActionPlan | None:
+        """Take the next plan. Once there is none, those submitted before are over.
+
+        A plan that a hold refused in the claim is never handed out, and must not count for ever.
+        """
+        submitted = tuple(self._in_flight)
+        plan = await self._actions.claim_action(self._clock.now())
+        if plan is None:
+            for plan_id in submitted:
+                self._in_flight.pop(plan_id, None)
+        return plan
 
     async def _carry_out(self, plan: ActionPlan) -> Done:
         try:

@@ -70,6 +70,7 @@ class Engine:
         self._scraped: dict[str, Target] = {}
         self._gpus: tuple[GpuReading, ...] = ()
         self._watched: list[Watch] = []
+        self._failing = False
         self.known = known
 
     def wake(self) -> None:
@@ -104,8 +105,13 @@ class Engine:
         try:
             told = await self.tick()
         except EdgeError as error:
-            log.error("tick failed: %s", error)  # noqa: TRY400 - an edge's error says it in one line
+            if not self._failing:
+                log.error("tick failed, nothing is decided: %s", error)  # noqa: TRY400 - one line says it
+            self._failing = True
             return
+        if self._failing:
+            log.warning("ticks succeed again")
+        self._failing = False
         took = self._clock.monotonic() - began
         self._parts.telemetry.process.tick_seconds.observe(took)
         if told:

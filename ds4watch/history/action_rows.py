@@ -81,11 +81,16 @@ def claim(connection: Connection, at: UnixSeconds) -> ActionPlan | None:
 
 
 def finish(connection: Connection, outcome: Outcome, policy: Mapping[str, Any] | None) -> bool:
-    """Write how an action ended, and the policy it made; False if it was not running."""
+    """Write how an action ended, and the policy it made; False if it was not running.
+
+    A plan that nobody has claimed can be given up (FAILED), and end in no other way.
+    """
+    from_status = (*_FINISHABLE, ActionStatus.PLANNED)
+    allowed = from_status if outcome.status is ActionStatus.FAILED else _FINISHABLE
     row = connection.execute(
         select(actions.c.kind, actions.c.target, actions.c.undoes).where(
             actions.c.id == outcome.plan_id,
-            actions.c.status.in_([status.value for status in _FINISHABLE]),
+            actions.c.status.in_([status.value for status in allowed]),
         )
     ).one_or_none()
     if row is None:

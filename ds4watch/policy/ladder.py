@@ -20,7 +20,7 @@ _NO_POOL = Pool(ladder=(Level(name=NORMAL),))
 
 @dataclass(frozen=True, slots=True)
 class LadderState:
-    """Where a pool stands. `version` is the ServicePolicy's: each change has its own number."""
+    """Where a pool stands. `version` is the last number used: each plan has its own."""
 
     pool: str
     level: int = 0
@@ -183,7 +183,9 @@ def _plan(
         return Decision(state)
     refused = RefusalReason.DRY_RUN if policy.dry_run else None
     # Calm is counted anew on each level, so that one calm spell never takes two levels at once.
-    return Decision(replace(state, refused=refused, calm_since=None), plan=plan)
+    # The number is used up whatever becomes of the plan: an id is never planned twice.
+    after = replace(state, refused=refused, calm_since=None, version=version)
+    return Decision(after, plan=plan)
 
 
 def _refuse(

@@ -110,6 +110,19 @@ async def test_without_an_answer_its_effect_is_unknown_and_not_called_applied() 
     assert outcome.status is ActionStatus.UNKNOWN
 
 
+async def test_a_plan_that_a_hold_took_away_does_not_block_the_next() -> None:
+    log = Log()
+    runner = runner_of(log, Board(obeys=True))
+    runner.submit([PLAN])
+    task = asyncio.create_task(runner.run())
+    async with asyncio.timeout(5):
+        while runner.in_flight("default"):
+            await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert log.outcomes == []
+
+
 async def test_a_level_that_somebody_else_changed_is_left_alone() -> None:
     board = Board(obeys=True, policy=ServicePolicy(version=7, level=2))
     outcome = await carried_out(Log(PLAN), board)

@@ -87,6 +87,14 @@ def test_a_warning_climbs_one_level_at_a_time_with_time_to_settle() -> None:
     assert look(done(later, 110.0), [alert()], 130.0).plan is None
 
 
+def test_a_plan_that_came_to_nothing_is_planned_anew_under_another_id() -> None:
+    first = look(LadderState("default"), [alert()], 100.0)
+    again = look(first.state, [alert()], 101.0)
+    assert first.plan is not None
+    assert again.plan is not None
+    assert again.plan.id != first.plan.id
+
+
 def test_a_refusal_that_goes_on_is_told_once() -> None:
     state = done(look(LadderState("default"), [alert()], 100.0), 100.0)
     first = look(state, [alert()], 101.0)
