@@ -154,6 +154,8 @@ class Daemon:
 
     folder: Path
     settings: dict[str, Any]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What is added to the daemon's own environment."""
     process: subprocess.Popen[str] | None = None
     seen: dict[str, set[int]] = field(default_factory=dict)
     """Every process that was ever written down, by unit; for the end of a test."""
@@ -187,7 +189,7 @@ class Daemon:
                 stderr=stream,
                 stdin=subprocess.DEVNULL,
                 text=True,
-                env=environment(),
+                env=environment(**self.environment),
                 start_new_session=True,
             )
 
@@ -366,7 +368,11 @@ def ended(process: subprocess.Popen[str]) -> str:
 
 @contextmanager
 def new_daemon(
-    *, rules: str = BUSY, policy: str = POLICY, fleet: Mapping[str, Any] | None = None
+    *,
+    rules: str = BUSY,
+    policy: str = POLICY,
+    fleet: Mapping[str, Any] | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> Iterator[Daemon]:
     """Yield a daemon that is not started yet; at the end nothing of it is left."""
     folder = Path(tempfile.mkdtemp(prefix="ds4-"))
@@ -379,7 +385,7 @@ def new_daemon(
         "scrape": {"interval_seconds": 0.5},
         "fleet": {"first_port": first, "restart_backoff_seconds": 0.2, **(fleet or {})},
     }
-    daemon = Daemon(folder, settings)
+    daemon = Daemon(folder, settings, more or {})
     (folder / "rules.yml").write_text(rules, encoding="utf-8")
     (folder / "policy.yml").write_text(policy, encoding="utf-8")
     daemon.config.write_text(yaml.safe_dump(settings), encoding="utf-8")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +12,9 @@ from typing import Any
 import pytest
 
 from ds4watch.scrape.gpu import MIG, UNIFIED, GpuReader
-from tests.conftest import is_missing
+from tests.edge.scrape.nvml import fake_nvml
 
 GIB = 1 << 30
-SOURCE = Path(__file__).with_name("fake_nvml.c")
 
 READ_TWICE = """
 import json, os
@@ -36,12 +34,7 @@ reader.close()
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not shutil.which("gcc"):
-        is_missing("the program gcc, which builds a stand-in for libnvidia-ml.so.1, is missing")
-    folder = tmp_path_factory.mktemp("nvml")
-    target = folder / "libnvidia-ml.so.1"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(target), str(SOURCE)], check=True)
-    return folder
+    return fake_nvml(tmp_path_factory.mktemp("nvml"))
 
 
 def look(library: Path, gpus: str, later: str | None = None) -> list[dict[str, Any]]:
