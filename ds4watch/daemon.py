@@ -32,6 +32,7 @@ from ds4watch.engine.jobs import Jobs, JobSettings, restored_quality
 from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.running import Daemon
 from ds4watch.engine.signals import POOL, RequestTotals, midnight
+from ds4watch.engine.spool import Spools
 from ds4watch.engine.status import Place, Sources, Status
 from ds4watch.engine.tick import SELF, Engine
 from ds4watch.engine.worker_journal import WorkerJournal
@@ -50,6 +51,7 @@ from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionKind, ActionStatus
 from ds4watch.model.ports import Clock, UnixSeconds
+from ds4watch.model.worker import FleetSnapshot
 from ds4watch.notify.dispatcher import Channel, Dispatcher
 from ds4watch.notify.journal import Journal
 from ds4watch.notify.webhook import Webhook
@@ -187,9 +189,9 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         runner=runner,
         dispatcher=dispatcher,
         telemetry=telemetry,
-        spool_dir=state_dir / "spool",
+        spools=Spools(state_dir / "spool", state, stores.restored.spool_offsets),
     )
-    known = await _known(stores, clock)
+    known = await _known(stores, fleet, clock)
     engine = Engine(parts, _engine_settings(blueprint), known, wake=wake, clock=clock)
 
     place = _place(blueprint, clock)
@@ -358,8 +360,11 @@ def _supervisor(
     )
 
 
-async def _known(stores: Stores, clock: Clock) -> Known:
-    """Return what the engine goes on from."""
+async def _known(stores: Stores, fleet: FleetSnapshot, clock: Clock) -> Known:
+    """Return what the engine goes on from.
+
+    fleet: workers that ran on without a daemon; that time is charged like any other.
+    """
     now, restored, state = clock.now(), stores.restored, stores.state
     last_tick_at = restored.last_tick_at if restored.last_tick_at is not None else now
     alerts = restore(restored.alerts, last_tick_at, now)
@@ -370,7 +375,7 @@ async def _known(stores: Stores, clock: Clock) -> Known:
         ladder=LadderState(POOL, version=max([restored.policy_version, *versions])),
         holds=restored.holds,
         totals=RequestTotals.restored(await state.requests_totals()),
-        offsets=dict(restored.spool_offsets),
+        charged_until={view.id: last_tick_at for view in fleet.workers},
         spent=await state.spent_total(),
         spent_today=sum(row.nanos for row in await state.cost_between(today_at, now)),
         today_at=today_at,

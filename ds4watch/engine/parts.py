@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ds4watch.actions.runner import Runner
 from ds4watch.cost.prices import PriceEntry
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.engine.signals import POOL, QualityReading, RequestTotals
+from ds4watch.engine.spool import Spools
 from ds4watch.fleet.board import BoardPublisher
 from ds4watch.fleet.supervisor import Supervisor
 from ds4watch.history.live import LiveBuffer
@@ -54,7 +54,7 @@ class Parts:
     runner: Runner
     dispatcher: Dispatcher
     telemetry: Telemetry
-    spool_dir: Path
+    spools: Spools
 
 
 @dataclass(slots=True)
@@ -65,7 +65,6 @@ class Known:
     ladder: LadderState = field(default_factory=lambda: LadderState(POOL))
     holds: tuple[Hold, ...] = ()
     totals: RequestTotals = field(default_factory=RequestTotals)
-    offsets: dict[str, int] = field(default_factory=dict)
     spent: Nanos = 0
     spent_today: Nanos = 0
     today_at: UnixSeconds = 0.0

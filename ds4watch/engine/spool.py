@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from ds4watch.history.rows import SpoolBatch
 from ds4watch.model.usage import RequestRecord
@@ -14,6 +16,49 @@ log = logging.getLogger(__name__)
 
 MAX_READ_BYTES = 4 << 20
 """A file at most so much in one tick; what is left waits in the file for the next."""
+
+
+class SpoolMarks(Protocol):
+    """Where it is stored how far each file was booked."""
+
+    async def forget_spool(self, gateway: str) -> None:
+        """Forget a file: it is gone, or begins anew."""
+        ...
+
+
+class Spools:
+    """The spool files of all gateways, each read on from where it was booked up to."""
+
+    def __init__(self, folder: Path, marks: SpoolMarks, offsets: Mapping[str, int]) -> None:
+        self._folder = folder
+        self._marks = marks
+        self._offsets = dict(offsets)
+
+    async def read(self) -> tuple[SpoolBatch, ...]:
+        """Return what is to be booked, and remove files that are booked and left behind."""
+        for name in await asyncio.to_thread(shrunk, self._folder, self._offsets):
+            log.warning("the spool %s began anew", name)
+            await self._forget(name)
+        for name in await asyncio.to_thread(booked_whole, self._folder, self._offsets):
+            # In this order: a file that is gone is not booked again, a file that is forgotten is.
+            await asyncio.to_thread(remove, self._folder, name)
+            await self._forget(name)
+        return await asyncio.to_thread(read_spools, self._folder, dict(self._offsets))
+
+    def booked(
+        self, batches: Iterable[SpoolBatch], refused: Mapping[str, int]
+    ) -> tuple[RequestRecord, ...]:
+        """Note what has been booked, and return it. `refused`: where other files stand instead."""
+        found: list[RequestRecord] = []
+        for batch in batches:
+            self._offsets[batch.gateway] = refused.get(batch.gateway, batch.end_bytes)
+            if batch.gateway not in refused:
+                found += batch.records
+        return tuple(found)
+
+    async def _forget(self, name: str) -> None:
+        await self._marks.forget_spool(name)
+        self._offsets.pop(name, None)
 
 
 def read_spools(folder: Path, offsets: Mapping[str, int]) -> tuple[SpoolBatch, ...]:

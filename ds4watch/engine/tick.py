@@ -24,7 +24,6 @@ from ds4watch.engine.signals import (
     quality_samples,
     worker_state_samples,
 )
-from ds4watch.engine.spool import booked_whole, read_spools, remove, shrunk
 from ds4watch.history.rows import AuditEntry, AuditKind, CostRow, SpoolBatch, TickCommit
 from ds4watch.model.action import ActionPlan, Refusal
 from ds4watch.model.alert import AlertPhase
@@ -120,7 +119,7 @@ class Engine:
     async def tick(self) -> str:
         """Look, evaluate, decide, commit; return what changed in one sentence, empty if nothing."""
         collected = await self._collect()
-        batches = await self._requests()
+        batches = await self._parts.spools.read()
         now = self._clock.now()
         own = self._publish(collected, now)
         turn = self._parts.rules.evaluate(self._parts.live, self.known.alerts, now)
@@ -193,19 +192,6 @@ class Engine:
             ScrapeResult(left[name], now, 0, _NO_VALUES, _NOT_SERVING)
             for name in sorted(left.keys() & fleet - self._scraped.keys())
         ]
-
-    async def _requests(self) -> tuple[SpoolBatch, ...]:
-        known = self.known
-        for gateway in await asyncio.to_thread(shrunk, self._parts.spool_dir, known.offsets):
-            log.warning("the spool of gateway %s began anew", gateway)
-            await self._parts.state.forget_spool(gateway)
-            known.offsets.pop(gateway, None)
-        for name in await asyncio.to_thread(booked_whole, self._parts.spool_dir, known.offsets):
-            # In this order: a file that is gone is not booked again, a file that is forgotten is.
-            await asyncio.to_thread(remove, self._parts.spool_dir, name)
-            await self._parts.state.forget_spool(name)
-            known.offsets.pop(name, None)
-        return await asyncio.to_thread(read_spools, self._parts.spool_dir, dict(known.offsets))
 
     def _publish(self, collected: Collected, now: UnixSeconds) -> ScrapeResult:
         """Give the wave to the gateways, to the rules, to /metrics; return our own as a scrape."""
@@ -311,7 +297,4 @@ class Engine:
             row.nanos for row in commit.costs if row.hour_at >= today_at
         )
         known.charged_until = {worker.id: commit.at for worker in known.fleet.workers}
-        for batch in commit.spools:
-            known.offsets[batch.gateway] = refused.get(batch.gateway, batch.end_bytes)
-            if batch.gateway not in refused:
-                known.totals.add(batch.records)
+        known.totals.add(self._parts.spools.booked(commit.spools, refused))

@@ -108,6 +108,8 @@ class Seen:
     scrapes: int
     first_scrape: int
     audit: list[dict[str, Any]]
+    at: float
+    spent: float
 
 
 def scrapes_of(daemon: Daemon) -> tuple[int, int]:
@@ -118,6 +120,7 @@ def scrapes_of(daemon: Daemon) -> tuple[int, int]:
 
 def seen_of(daemon: Daemon) -> Seen:
     scrapes, first = scrapes_of(daemon)
+    status = daemon.status()
     return Seen(
         pids=daemon.note_pids(),
         alert=daemon.rows(ALERT),
@@ -126,6 +129,8 @@ def seen_of(daemon: Daemon) -> Seen:
         scrapes=scrapes,
         first_scrape=first,
         audit=daemon.audit(),
+        at=status["at"],
+        spent=float(status["cost"]["spent_total"]),
     )
 
 
@@ -136,6 +141,10 @@ def assert_it_went_on(before: Seen, after: Seen) -> None:
     assert after.pids == before.pids
     assert after.first_scrape == before.first_scrape
     assert (after.requests or 0) >= (before.requests or 0)
+    # Their time without a daemon is paid for too; a tick may be late by 1.5 s.
+    price_a_second = 2 * 0.95 / 3600
+    expected = (after.at - before.at) * price_a_second
+    assert after.spent - before.spent == pytest.approx(expected, abs=1.5 * price_a_second)
     since = after.audit[len(before.audit) :]
     assert after.audit[: len(before.audit)] == before.audit
     assert {row["kind"] for row in since} <= {"daemon", "quality"}  # nothing changed or was done
