@@ -57,7 +57,7 @@ async def daemon_at(state_dir: Path) -> AsyncIterator[Daemon]:
         server.close()
         for writer in daemon.writers:
             writer.close()
-        path.unlink()
+        path.unlink(missing_ok=True)
 
 
 async def test_a_board_is_obeyed_at_once_and_acknowledged(tmp_path: Path) -> None:
