@@ -10,7 +10,7 @@ from ds4watch.history.alert_rows import transition_document
 from ds4watch.history.rows import AuditEntry, AuditKind
 from ds4watch.history.state_models import audit
 from ds4watch.model.action import ActionPlan, Outcome, Refusal
-from ds4watch.model.alert import Transition
+from ds4watch.model.alert import AlertPhase, Transition
 
 MOST_ENTRIES = 1000
 
@@ -58,6 +58,9 @@ def of_transition(transition: Transition) -> AuditEntry:
     labels = dict(transition.labels)
     name = labels.pop("alertname", transition.fingerprint)
     tier = labels.pop("severity", "none")
+    # An alert that is over has no value any more, only its last.
+    is_over = transition.new in (AlertPhase.RESOLVED, AlertPhase.INACTIVE)
+    value = f"{'last ' if is_over else ''}at {transition.value:.4g}"
     whose = "".join(f", {labels[key]}" for key in ("worker", "gpu", "profile") if key in labels)
     return AuditEntry(
         at=transition.at,
@@ -65,7 +68,7 @@ def of_transition(transition: Transition) -> AuditEntry:
         subject=name,
         summary=(
             f"{name} ({tier}{whose}): {transition.old} → {transition.new} "
-            f"at {transition.value:.4g}: {transition.reason}"
+            f"{value}: {transition.reason}"
         ),
         detail=transition_document(transition),
     )
