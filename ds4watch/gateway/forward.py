@@ -15,7 +15,7 @@ from ds4watch.gateway.replies import RefusedError, Reply, unavailable
 from ds4watch.gateway.state import GatewayState
 from ds4watch.model.usage import RequestOutcome, RetryReason
 from ds4watch.routing.choice import NoRoute, NoRouteReason, RouteDecision
-from ds4watch.routing.retry import Fail, next_step, status_of
+from ds4watch.routing.retry import Fail, GiveUp, next_step, status_of
 from ds4watch.shaping.request import Shaped
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,9 @@ class Forwarder:
         self._state = state
         self._relay = relay
         self._max_attempts = max_attempts
+        # What was told and has not ended: the first failure is told, not each.
+        self._failing: dict[str, RetryReason] = {}
+        self._giving_up: GiveUp | None = None
 
     async def forward(
         self, request: web.Request, call: Call, shaped: Shaped, payload: bytes
@@ -56,7 +59,7 @@ class Forwarder:
                     return await self._give_up(call, error)
                 route = following
             else:
-                self._state.reached(worker.id)
+                self._note_success(worker.id)
                 return response
 
     def _first_route(self, call: Call, model: str) -> RouteDecision:
@@ -76,13 +79,9 @@ class Forwarder:
             budget_left=self._state.has_retry_left(),
         )
         if isinstance(step, Fail):
-            log.warning(
-                "a request for %s is given up after %s attempts: %s, %s",
-                model,
-                call.attempts,
-                step.because,
-                error,
-            )
+            if self._giving_up is not step.because:
+                self._giving_up = step.because
+                log.warning("requests are given up (%s): %s", step.because, error)
             return None
         route = self._state.choose(model, tried)
         if isinstance(route, NoRoute):
@@ -92,9 +91,18 @@ class Forwarder:
         return route
 
     def _note_failure(self, worker: str, error: AttemptError) -> None:
-        log.info("worker %s: %s: %s", worker, error.failure.reason, error)
-        if error.failure.reason is RetryReason.CONNECT:
+        reason = error.failure.reason
+        if self._failing.get(worker) is not reason:
+            self._failing[worker] = reason
+            log.warning("worker %s: %s: %s", worker, reason, error)
+        if reason is RetryReason.CONNECT:
             self._state.unreachable(worker)
+
+    def _note_success(self, worker: str) -> None:
+        self._state.reached(worker)
+        if self._failing.pop(worker, None) is not None:
+            log.info("worker %s answers again", worker)
+        self._giving_up = None
 
     async def _give_up(self, call: Call, error: AttemptError) -> web.StreamResponse:
         reply = _reply_for(error, call)

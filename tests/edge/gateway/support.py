@@ -17,6 +17,7 @@ from aiohttp import web
 from ds4watch.config.settings import GatewaySettings
 from ds4watch.gateway.clock import SystemClock
 from ds4watch.gateway.server import GatewayOptions, Serving, serving
+from ds4watch.model.ports import Clock
 from ds4watch.model.service_policy import ApiKey, Board, ServicePolicy
 from ds4watch.model.usage import RequestRecord
 from ds4watch.model.worker import FleetSnapshot, WorkerPhase, WorkerView
@@ -183,15 +184,20 @@ async def records(front: Front, count: int = 1) -> list[RequestRecord]:
 
 @asynccontextmanager
 async def front_of(
-    state_dir: Path, board: Board | None, *, host: str = "127.0.0.1", **settings: Any
+    state_dir: Path,
+    board: Board | None,
+    *,
+    host: str = "127.0.0.1",
+    clock: Clock | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Front]:
-    """Run a gateway in this process."""
+    """Run a gateway in this process, by the real clock if none is given."""
     if board is not None:
         write_board(state_dir, board)
     values = {"drain_seconds": 1.0, "request_timeout_seconds": 20.0} | settings
     options = GatewayOptions("g0", state_dir, host, 0, GatewaySettings(**values))
     async with (
-        serving(options, SystemClock()) as running,
+        serving(options, clock or SystemClock()) as running,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http,
     ):
         yield Front(running, state_dir, http)

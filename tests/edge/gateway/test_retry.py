@@ -150,17 +150,31 @@ async def test_no_more_attempts_are_made_than_allowed(tmp_path: Path) -> None:
     assert len(one.bodies) + len(two.bodies) == 1
 
 
-async def test_a_spent_budget_ends_retries_but_not_service(tmp_path: Path) -> None:
+class StillClock:
+    """Time that does not pass: all requests lie in one window of the budget."""
+
+    def now(self) -> float:
+        return 1000.0
+
+    def monotonic(self) -> float:
+        return 1000.0
+
+
+async def test_a_spent_budget_ends_retries_but_not_service_and_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with (
         FakeWorker("w1", status(500)) as one,
         FakeWorker("w2", status(500)) as two,
-        front_of(tmp_path, board_of(one.view(), two.view())) as front,
+        front_of(tmp_path, board_of(one.view(), two.view()), clock=StillClock()) as front,
     ):
         for _ in range(15):
             async with front.post(CHAT) as response:
                 assert response.status == 500
         booked = await records(front, 15)
     assert sum(len(record.retries) for record in booked) == 10
+    assert caplog.text.count("requests are given up (budget)") == 1
+    assert caplog.text.count("worker w1: ") == 1
 
 
 async def test_a_lone_dead_worker_gives_502_and_serves_again_when_it_is_back(
