@@ -8,14 +8,21 @@ from ds4watch.model.errors import EdgeReason
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import FloatArray, Labels
 
+FLEET_GROUP = "fleet"
+"""The group of the workers that the daemon tends itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Something to scrape. `labels` are added to each of its series (Prometheus' target labels)."""
+    """Something to scrape. `labels` are added to each of its series (Prometheus' target labels).
+
+    group: the target group whose interval, limits and credentials hold for it.
+    """
 
     name: str
     url: str
     labels: Labels = ()
+    group: str = FLEET_GROUP
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import FloatArray, Labels
+from ds4watch.promql.columns import LabelColumn
 
 
 class MatchOp(StrEnum):
@@ -52,4 +56,64 @@ class Storage(Protocol):
 
         Series without a sample in the window are returned only if `failed` (with empty arrays).
         """
+        ...
+
+
+class Latest(NamedTuple):
+    """The newest sample of each series in a window.
+
+    A series whose newest sample is a staleness marker is left out. `times`, `values`: (n,).
+    failed: the last scrape of the target of some selected series failed, with samples or without.
+    """
+
+    labels: LabelColumn
+    times: FloatArray
+    values: FloatArray
+    failed: bool = False
+
+
+class Ends(NamedTuple):
+    """The first and the last sample of each series in a window, and what lies between in sums.
+
+    Staleness markers do not count as samples; a series without a sample is left out. All (n,).
+    counts: samples in the window. drops: sum of the values that a smaller one followed.
+    """
+
+    labels: LabelColumn
+    first_times: FloatArray
+    first_values: FloatArray
+    last_times: FloatArray
+    last_values: FloatArray
+    counts: NDArray[np.intp]
+    drops: FloatArray
+    failed: bool = False
+
+
+class Windows(NamedTuple):
+    """All samples of each series in a window, oldest first, without staleness markers.
+
+    times, values: (n, m); of row i the first `counts[i]` (at least 1) are samples, the rest is
+    NaN. A series without a sample is left out.
+    """
+
+    labels: LabelColumn
+    times: FloatArray
+    values: FloatArray
+    counts: NDArray[np.intp]
+    failed: bool = False
+
+
+class ColumnStorage(Protocol):
+    """Where samples come from. All windows are left-open: (start, end]."""
+
+    def latest(self, matchers: Sequence[Matcher], start: UnixSeconds, end: UnixSeconds) -> Latest:
+        """Return the newest sample of each matching series."""
+        ...
+
+    def ends(self, matchers: Sequence[Matcher], start: UnixSeconds, end: UnixSeconds) -> Ends:
+        """Return the ends of each matching series: all that rates need."""
+        ...
+
+    def windows(self, matchers: Sequence[Matcher], start: UnixSeconds, end: UnixSeconds) -> Windows:
+        """Return all samples of each matching series."""
         ...
