@@ -89,8 +89,10 @@ def run(settings: Settings, *, config_file: Path | None, sim: bool) -> int:
     state_dir = resolve_state_dir(settings, os.environ).absolute()
     make_state_dir(state_dir)
     with daemon_lock(state_dir):
-        blueprint = read_blueprint(LoadedSettings(settings, config_file), state_dir, sim=sim)
-        return uvloop.run(_serve(blueprint, SystemClock()))
+        clock = SystemClock()
+        loaded = LoadedSettings(settings, config_file)
+        blueprint = read_blueprint(loaded, state_dir, clock, sim=sim)
+        return uvloop.run(_serve(blueprint, clock))
 
 
 def down(settings: Settings) -> int:
@@ -342,6 +344,7 @@ def _supervisor(
         state_dir=blueprint.state_dir,
         vllm_python=blueprint.vllm_python,
         has_gpu=blueprint.has_gpu,
+        no_gpu_start=lambda: blueprint.gpus.last.no_start,
         first_port=fleet.first_port,
         stop_grace_seconds=fleet.stop_grace_seconds,
     )

@@ -25,8 +25,13 @@ from ds4watch.fleet.backend import WorkerSpec
 from ds4watch.fleet.plan import check_specs, find_vllm, wanted_specs
 from ds4watch.model.alert import RuleGroup
 from ds4watch.model.errors import ConfigError, Located
+from ds4watch.model.ports import Clock
 from ds4watch.policy.policyfile import PolicyFile, load_policy
-from ds4watch.scrape.gpu import GpuReader
+from ds4watch.scrape.gpu_watch import GpuWatch
+from ds4watch.scrape.nvml import GpuReader
+
+_GPU_SECONDS = 10.0
+"""Opening NVML takes seconds where the driver does not stay loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class Blueprint:
     specs: tuple[WorkerSpec, ...]
     profiles: Mapping[str, Profile]
     vllm_python: Path
-    gpus: GpuReader
+    gpus: GpuWatch
     has_gpu: bool
     rules: RuleBook
     policy: PolicyFile
@@ -71,7 +76,9 @@ class Faults:
             raise ConfigError(*self._findings)
 
 
-def read_blueprint(loaded: LoadedSettings, state_dir: Path, *, sim: bool) -> Blueprint:
+def read_blueprint(
+    loaded: LoadedSettings, state_dir: Path, clock: Clock, *, sim: bool
+) -> Blueprint:
     """Read and check all files. Raises ConfigError with the findings of all of them."""
     settings = loaded.settings
     workers = wanted_workers(settings, sim=sim)
@@ -94,7 +101,7 @@ def read_blueprint(loaded: LoadedSettings, state_dir: Path, *, sim: bool) -> Blu
     with faults:
         policy = load_policy(read_text(policy_file(loaded)), str(policy_file(loaded)))
     faults.raise_if_any()
-    gpus = GpuReader()
+    gpus = GpuWatch(GpuReader(clock))
     return Blueprint(
         settings=settings,
         state_dir=state_dir,
@@ -102,7 +109,7 @@ def read_blueprint(loaded: LoadedSettings, state_dir: Path, *, sim: bool) -> Blu
         profiles=profiles,
         vllm_python=vllm_python,
         gpus=gpus,
-        has_gpu=bool(gpus.read()),
+        has_gpu=gpus.read_blocking(_GPU_SECONDS).has_gpu,
         rules=RuleBook(groups),
         policy=policy,
         prices=tuple(

@@ -23,7 +23,7 @@ from ds4watch.model.worker import FleetSnapshot
 from ds4watch.notify.dispatcher import Dispatcher
 from ds4watch.policy.ladder import LadderState
 from ds4watch.policy.policyfile import PolicyFile
-from ds4watch.scrape.gpu import GpuReader
+from ds4watch.scrape.gpu_watch import GpuWatch
 from ds4watch.scrape.wave import Scraper
 from ds4watch.telemetry.metrics import Telemetry
 
@@ -44,7 +44,7 @@ class Parts:
 
     supervisor: Supervisor
     scraper: Scraper
-    gpus: GpuReader
+    gpus: GpuWatch
     board: BoardPublisher
     samples: SampleStore
     state: StateStore

@@ -15,7 +15,7 @@ from ds4watch.model.series import Sample, labels_of
 from ds4watch.model.service_policy import ServicePolicy
 from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason
 from ds4watch.model.worker import WorkerPhase, WorkerView
-from ds4watch.scrape.gpu import GpuReading
+from ds4watch.scrape.gpu import ALL, GpuReading, GpuReport
 from ds4watch.vocabulary.names import REQUEST_EDGES
 
 POOL = "default"
@@ -123,19 +123,34 @@ def cost_samples(per_hour: Nanos, spent: Nanos, currency: str) -> list[Sample]:
     ]
 
 
-def gpu_samples(readings: Iterable[GpuReading]) -> list[Sample]:
-    """Return memory and load of devices; what one does not report is absent, not zero."""
-    found = []
-    for reading in readings:
-        labels = labels_of({"gpu": str(reading.index), "uuid": reading.uuid})
-        for name, value in (
-            ("ds4_gpu_memory_used_bytes", reading.memory_used_bytes),
-            ("ds4_gpu_memory_total_bytes", reading.memory_total_bytes),
-            ("ds4_gpu_utilization_ratio", reading.utilization_ratio),
-        ):
-            if value is not None:
-                found.append(Sample(name, labels, float(value)))
-    return found
+def gpu_samples(report: GpuReport) -> list[Sample]:
+    """Return what devices report; what one does not is absent, not zero, and said to be so."""
+    if report.why_not:
+        return [_gpu_lacks({}, ALL, report.why_not)]
+    return [sample for reading in report.readings for sample in _samples_of(reading)]
+
+
+def _samples_of(reading: GpuReading) -> list[Sample]:
+    whose = {"gpu": str(reading.index), "uuid": reading.uuid, "mig": reading.mig}
+    values = (
+        ("ds4_gpu_memory_used_bytes", "", reading.memory_used_bytes),
+        ("ds4_gpu_memory_total_bytes", "", reading.memory_total_bytes),
+        ("ds4_gpu_utilization_ratio", "", reading.utilization_ratio),
+        ("ds4_gpu_power_watts", "", reading.power_watts),
+        ("ds4_gpu_temperature_celsius", "", reading.temperature_celsius),
+        ("ds4_gpu_ecc_errors_total", "corrected", reading.ecc_corrected),
+        ("ds4_gpu_ecc_errors_total", "uncorrected", reading.ecc_uncorrected),
+    )
+    return [
+        Sample(name, labels_of({**whose, "kind": kind}), float(value))
+        for name, kind, value in values
+        if value is not None
+    ] + [_gpu_lacks(whose, missing, why) for missing, why in reading.missing]
+
+
+def _gpu_lacks(whose: Mapping[str, str], reading: str, why: str) -> Sample:
+    labels = labels_of({**whose, "reading": reading, "why": why})
+    return Sample("ds4_gpu_unavailable", labels, 1.0)
 
 
 def quality_samples(

@@ -24,7 +24,7 @@ from ds4watch.model.money import NANOS_PER_UNIT, Nanos
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.series import Labels, Sample
 from ds4watch.model.worker import WorkerView
-from ds4watch.scrape.gpu import GpuReader
+from ds4watch.scrape.gpu_watch import GpuWatch
 
 _FLEET_SUMS = (
     "ds4_queue_depth",
@@ -70,7 +70,7 @@ class Sources:
     board: BoardPublisher
     state: StateStore
     live: LiveBuffer
-    gpus: GpuReader
+    gpus: GpuWatch
 
 
 class Status:
@@ -84,7 +84,7 @@ class Status:
 
     def status(self) -> dict[str, Any]:
         """Return the state of everything, JSON-ready."""
-        known, place = self._known, self._place
+        known, place, gpus = self._known, self._place, self._from.gpus.last
         return {
             "version": __version__,
             "pid": os.getpid(),
@@ -96,7 +96,7 @@ class Status:
             "waiting_for": list(self._from.supervisor.waiting_for()),
             "fleet": [self._worker(view) for view in known.fleet.workers],
             "gateways": self._gateways(),
-            "gpus": {"available": self._from.gpus.available, "why_not": self._from.gpus.why_not},
+            "gpus": {"available": gpus.available, "why_not": gpus.why_not},
             "signals": fleet_signals(known.samples),
             "alerts": [alert_json(alert) for alert in known.alerts],
             "policy": self._from.board.policy().as_json(),
@@ -157,8 +157,8 @@ def fleet_signals(samples: Sequence[Sample]) -> dict[str, float]:
     """Return one value a signal: sums of what adds up, the worst of what is a share."""
     found: dict[str, float] = {}
     for sample in samples:
-        if not math.isfinite(sample.value):
-            continue
+        if not math.isfinite(sample.value) or dict(sample.labels).get("mig"):
+            continue  # an instance's memory is in the whole GPU's already
         name = _with_kind(sample.name, sample.labels)
         if sample.name in _FLEET_SUMS:
             found[name] = found.get(name, 0.0) + sample.value

@@ -33,7 +33,7 @@ from ds4watch.model.scrape import ScrapeFailure, ScrapeResult, Target
 from ds4watch.model.series import Sample, SeriesKey
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerView
 from ds4watch.policy.ladder import LadderState, decide, pool_of
-from ds4watch.scrape.gpu import GpuReading
+from ds4watch.scrape.gpu import GpuReport
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Engine:
         self._reader = Reader(parts.samples)
         self._wake = wake
         self._scraped: dict[str, Target] = {}
-        self._gpus: tuple[GpuReading, ...] = ()
+        self._gpus = GpuReport()
         self._watched: list[Watch] = []
         self._failing = False
         self.known = known
@@ -165,7 +165,7 @@ class Engine:
         targets = targets_of(parts.supervisor.views())
         began = self._clock.monotonic()
         results, self._gpus = await asyncio.gather(
-            parts.scraper.wave(targets, self._clock.now()), asyncio.to_thread(parts.gpus.read)
+            parts.scraper.wave(targets, self._clock.now()), parts.gpus.read()
         )
         parts.telemetry.process.wave_seconds.observe(self._clock.monotonic() - began)
         for result in results:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,13 +37,17 @@ class WorkerSpec:
 
 @dataclass(frozen=True, slots=True)
 class LocalPlace:
-    """What workers on this machine share."""
+    """What workers on this machine share.
+
+    no_gpu_start: tells why no new worker can use a GPU now; empty if it can.
+    """
 
     state_dir: Path
     vllm_python: Path
     has_gpu: bool
     first_port: int
     stop_grace_seconds: float
+    no_gpu_start: Callable[[], str]
 
 
 class LocalBackend:
@@ -85,6 +89,7 @@ class LocalBackend:
         """Start a worker. Raises WorkerError if it cannot be started."""
         if spec.url is not None:
             return
+        self._see_to_gpu(spec)
         await self._prepare(spec)
         port = free_port(self._place.first_port, (it.port for it in self._records.values()))
         command = self._command(spec, port)
@@ -140,6 +145,11 @@ class LocalBackend:
             return ""
         folder = model_path(spec.profile, self._place.state_dir)
         return "" if Path(folder).exists() else f"making the model folder {folder}"
+
+    def _see_to_gpu(self, spec: WorkerSpec) -> None:
+        why = self._place.no_gpu_start() if spec.profile.engine is Engine.VLLM else ""
+        if why:
+            raise WorkerError(f"not started: {why}", reason=EdgeReason.OTHER)
 
     async def _prepare(self, spec: WorkerSpec) -> None:
         if not self.preparing(spec):

@@ -38,6 +38,8 @@ def _histogram(name: str, text: str, *labels: str, edges: tuple[float, ...]) -> 
 
 
 PER_WORKER = ("worker", "profile", "model")
+_PER_GPU = ("gpu", "uuid", "mig")
+_MIG = "With `mig`, of that instance alone; without, of the whole GPU."
 REQUEST_EDGES = (0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.2, 1.5, 2, 3, 5, 10, 30, 60, 120)
 TICK_EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10)
 
@@ -124,9 +126,24 @@ FLEET_SIGNALS = (
         "group",
         "rule",
     ),
-    _gauge("ds4_gpu_memory_used_bytes", "GPU memory in use, from NVML.", "gpu", "uuid"),
-    _gauge("ds4_gpu_memory_total_bytes", "GPU memory there is, from NVML.", "gpu", "uuid"),
-    _gauge("ds4_gpu_utilization_ratio", "Share of time a kernel ran, from NVML.", "gpu", "uuid"),
+    _gauge("ds4_gpu_memory_used_bytes", f"GPU memory in use. {_MIG}", *_PER_GPU),
+    _gauge("ds4_gpu_memory_total_bytes", f"GPU memory there is. {_MIG}", *_PER_GPU),
+    _gauge("ds4_gpu_utilization_ratio", "Share of time a kernel ran; not known on MIG.", *_PER_GPU),
+    _gauge("ds4_gpu_power_watts", "Power drawn.", *_PER_GPU),
+    _gauge("ds4_gpu_temperature_celsius", "Temperature of the GPU.", *_PER_GPU),
+    _counter(
+        "ds4_gpu_ecc_errors_total",
+        "Memory errors in the GPU's whole life (aggregate), corrected or uncorrected.",
+        *_PER_GPU,
+        "kind",
+    ),
+    _gauge(
+        "ds4_gpu_unavailable",
+        "1 for each reading that a GPU does not give, or `all`, and why.",
+        *_PER_GPU,
+        "reading",
+        "why",
+    ),
     _counter("ds4_samples_dropped_total", "Samples that rules do not see.", "reason"),
     _gauge("ds4_store_waiting_rows", "Scrapes that wait for a database that fails."),
 )

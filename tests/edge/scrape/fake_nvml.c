@@ -1,59 +1,133 @@
-/* A libnvidia-ml.so.1 whose GPUs are told by FAKE_NVML: one word for each GPU,
- * or one word for the whole library: mismatch. */
+/* A libnvidia-ml.so.1 whose GPUs are told by FAKE_NVML, read anew at each call: one word for each
+ * GPU, or one word for the whole library: mismatch, unloaded.
+ *   busy, idle   80 GiB; busy also has ECC errors
+ *   unified      as a GB10: no memory of its own, no ECC
+ *   zero         the same, told as a total of 0
+ *   bare         nothing but memory
+ *   mig          two instances, at places 0 and 2, the second without a UUID
+ *   lost         fell off the bus
+ *   slow         its memory is not told before somebody opens the pipe FAKE_NVML_GATE for writing
+ */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { OK = 0, NOT_SUPPORTED = 3, UNKNOWN = 999, MISMATCH = 18, GPU_IS_LOST = 15 };
+enum { OK = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, UNLOADED = 9, LOST = 15, MISMATCH = 18 };
+enum { MAX_GPUS = 16, MIG_PLACES = 7, CORRECTED = 0, AGGREGATE = 1 };
+#define GIB (1ULL << 30)
+
 typedef struct { unsigned long long total, free, used; } memory_t;
 typedef struct { unsigned int gpu, memory; } utilization_t;
+typedef struct { unsigned int gpu; int place; } device_t;
 
-static char words[16][32];
-static unsigned int count;
+static device_t gpus[MAX_GPUS];
+static device_t instances[MAX_GPUS][MIG_PLACES];
+unsigned int fake_nvml_handles_given;
+unsigned int fake_nvml_inits;
 
-static int is(const void *gpu, const char *word) { return strcmp(gpu, word) == 0; }
+/* The word of a GPU as it is now; empty if there is no such GPU. */
+static const char *word(unsigned int index) {
+    static char text[256];
+    const char *told = getenv("FAKE_NVML");
+    snprintf(text, sizeof text, "%s", told ? told : "");
+    char *found = strtok(text, " ");
+    while (found && index--) found = strtok(NULL, " ");
+    return found ? found : "";
+}
+static int is(const void *device, const char *what) {
+    return strcmp(word(((const device_t *)device)->gpu), what) == 0;
+}
+static int is_instance(const void *device) { return ((const device_t *)device)->place >= 0; }
 
 int nvmlInitWithFlags(unsigned int flags) {
     (void)flags;
-    char text[256];
-    snprintf(text, sizeof text, "%s", getenv("FAKE_NVML"));
-    count = 0;
-    for (char *word = strtok(text, " "); word && count < 16; word = strtok(NULL, " "))
-        snprintf(words[count++], sizeof words[0], "%s", word);
-    return count && is(words[0], "mismatch") ? MISMATCH : OK;
+    fake_nvml_inits++;
+    return strcmp(word(0), "mismatch") == 0 ? MISMATCH : strcmp(word(0), "unloaded") == 0 ? UNLOADED : OK;
 }
 int nvmlShutdown(void) { return OK; }
-const char *nvmlErrorString(int code) {
-    return code == GPU_IS_LOST ? "GPU is lost" : code == MISMATCH ? "Driver/library version mismatch" : "Error";
+const char *nvmlErrorString(int code) { return code == NOT_FOUND ? "Not Found" : "Error"; }
+int nvmlDeviceGetCount_v2(unsigned int *out) {
+    for (*out = 0; *out < MAX_GPUS && *word(*out); ++*out) {}
+    return OK;
 }
-int nvmlDeviceGetCount_v2(unsigned int *out) { *out = count; return OK; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **out) {
-    if (is(words[index], "lost")) return GPU_IS_LOST;
-    *out = words[index];
+    fake_nvml_handles_given++;
+    gpus[index] = (device_t){index, -1};
+    *out = &gpus[index];
+    return is(*out, "lost") ? LOST : OK;
+}
+int nvmlDeviceGetUUID(void *device, char *out, unsigned int size) {
+    const device_t *of = device;
+    if (of->place == 2) return NOT_SUPPORTED;
+    if (is_instance(device)) snprintf(out, size, "MIG-%d", of->place);
+    else snprintf(out, size, "GPU-%s", word(of->gpu));
     return OK;
 }
-int nvmlDeviceGetUUID(void *gpu, char *out, unsigned int size) {
-    snprintf(out, size, "GPU-%s", (char *)gpu);
-    return OK;
-}
-int nvmlDeviceGetName(void *gpu, char *out, unsigned int size) {
-    (void)gpu;
+int nvmlDeviceGetName(void *device, char *out, unsigned int size) {
+    (void)device;
     snprintf(out, size, "NVIDIA Fake");
     return OK;
 }
-int nvmlDeviceGetMemoryInfo(void *gpu, memory_t *out) {
-    if (is(gpu, "unified")) return NOT_SUPPORTED;
-    out->total = is(gpu, "zero") ? 0 : 80ULL << 30;
-    out->used = is(gpu, "idle") || is(gpu, "zero") ? 0 : 74ULL << 30;
+int nvmlDeviceGetMemoryInfo(void *device, memory_t *out) {
+    if (is(device, "lost")) return LOST;
+    if (is(device, "unified")) return NOT_SUPPORTED;
+    if (is(device, "slow")) close(open(getenv("FAKE_NVML_GATE"), O_RDONLY));
+    if (is_instance(device)) {
+        out->total = 10 * GIB;
+        out->used = ((device_t *)device)->place ? 1 * GIB : 9 * GIB;
+    } else {
+        out->total = is(device, "zero") ? 0 : 80 * GIB;
+        out->used = is(device, "idle") || is(device, "zero") ? 0 : 74 * GIB;
+    }
     out->free = out->total - out->used;
     return OK;
 }
-int nvmlDeviceGetMigMode(void *gpu, unsigned int *current, unsigned int *pending) {
-    *current = *pending = is(gpu, "mig");
-    return is(gpu, "unified") ? NOT_SUPPORTED : OK;
-}
-int nvmlDeviceGetUtilizationRates(void *gpu, utilization_t *out) {
-    out->gpu = is(gpu, "busy") ? 98 : is(gpu, "unified") ? 2 : 0;
+int nvmlDeviceGetUtilizationRates(void *device, utilization_t *out) {
+    if (is(device, "lost")) return LOST;
+    if (is(device, "bare")) return NOT_SUPPORTED;
+    out->gpu = is(device, "busy") ? 98 : is(device, "unified") ? 2 : 0; /* 0 under MIG, too */
     out->memory = 0;
+    return OK;
+}
+int nvmlDeviceGetPowerUsage(void *device, unsigned int *milliwatts) {
+    *milliwatts = is(device, "busy") ? 612500 : 70000;
+    return is(device, "lost") ? LOST : is(device, "bare") ? NOT_SUPPORTED : OK;
+}
+int nvmlDeviceGetTemperature(void *device, int sensor, unsigned int *celsius) {
+    (void)sensor;
+    *celsius = is(device, "unified") ? 38 : 61;
+    return is(device, "lost") ? LOST : is(device, "bare") ? NOT_SUPPORTED : OK;
+}
+int nvmlDeviceGetTotalEccErrors(void *device, int error, int counter, unsigned long long *out) {
+    if (is(device, "lost")) return LOST;
+    if (is(device, "unified") || is(device, "bare")) return NOT_SUPPORTED;
+    *out = !is(device, "busy") ? 0 : counter != AGGREGATE ? 1 : error == CORRECTED ? 12 : 3;
+    return OK;
+}
+int nvmlDeviceGetMigMode(void *device, unsigned int *current, unsigned int *pending) {
+    *current = *pending = is(device, "mig");
+    return is(device, "unified") ? NOT_SUPPORTED : OK;
+}
+int nvmlDeviceGetMaxMigDeviceCount(void *device, unsigned int *out) {
+    (void)device;
+    *out = MIG_PLACES;
+    return OK;
+}
+int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned int place, void **out) {
+    if (place != 0 && place != 2) return NOT_FOUND;
+    unsigned int gpu = ((device_t *)device)->gpu;
+    instances[gpu][place] = (device_t){gpu, (int)place};
+    *out = &instances[gpu][place];
+    return OK;
+}
+int nvmlDeviceGetGpuInstanceId(void *device, unsigned int *out) {
+    *out = 7 + ((device_t *)device)->place;
+    return OK;
+}
+int nvmlDeviceGetComputeInstanceId(void *device, unsigned int *out) {
+    (void)device;
+    *out = 0;
     return OK;
 }
