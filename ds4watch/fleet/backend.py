@@ -147,8 +147,8 @@ class LocalBackend:
         return "" if Path(folder).exists() else f"making the model folder {folder}"
 
     def _see_to_gpu(self, spec: WorkerSpec) -> None:
-        why = self._place.no_gpu_start() if spec.profile.engine is Engine.VLLM else ""
-        if why:
+        on_gpu = self._place.has_gpu and spec.profile.engine is Engine.VLLM
+        if on_gpu and (why := self._place.no_gpu_start()):
             raise WorkerError(f"not started: {why}", reason=EdgeReason.OTHER)
 
     async def _prepare(self, spec: WorkerSpec) -> None:

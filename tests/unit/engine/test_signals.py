@@ -13,11 +13,12 @@ from ds4watch.engine.signals import (
     quality_samples,
     worker_state_samples,
 )
+from ds4watch.engine.status import fleet_signals
 from ds4watch.model.series import Sample
 from ds4watch.model.service_policy import ServicePolicy
 from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason
 from ds4watch.model.worker import WorkerPhase, WorkerView
-from ds4watch.scrape.gpu import GpuReading
+from ds4watch.scrape.gpu import LATE, GpuReading, GpuReport
 
 RECORD = RequestRecord(
     id="r",
@@ -83,9 +84,23 @@ def test_each_worker_is_in_one_state() -> None:
 def test_what_a_gpu_does_not_report_is_absent() -> None:
     unified = GpuReading(0, "u", "GB10")
     full = GpuReading(1, "v", "H200", memory_used_bytes=5, memory_total_bytes=0)
-    samples = gpu_samples([unified, full])
+    samples = gpu_samples(GpuReport((unified, full)))
     assert {dict(sample.labels)["gpu"] for sample in samples} == {"1"}
     assert named(samples, "ds4_gpu_memory_total_bytes")[(("gpu", "1"), ("uuid", "v"))] == 0.0
+
+
+def test_a_mig_instances_memory_is_not_added_to_that_of_the_gpu_it_is_in() -> None:
+    whole = GpuReading(0, "u", "H100", memory_used_bytes=70)
+    instance = GpuReading(0, "u", "H100", mig="MIG-1", memory_used_bytes=30)
+    samples = gpu_samples(GpuReport((whole, instance)))
+    assert len(samples) == 2
+    assert fleet_signals(samples) == {"ds4_gpu_memory_used_bytes": 70.0}
+
+
+def test_no_reading_at_all_is_said_in_one_series() -> None:
+    assert gpu_samples(GpuReport(why_not=LATE)) == [
+        Sample("ds4_gpu_unavailable", (("reading", "all"), ("why", LATE)), 1.0)
+    ]
 
 
 def test_an_old_quality_reading_is_absent() -> None:
