@@ -24,6 +24,8 @@ def used_by_other_libraries(of: object) -> None:
     hasattr(of, "capture_signals")  # uvicorn
     hasattr(of, "should_exit")  # uvicorn
     hasattr(of, "trace")  # the third argument of __exit__
+    hasattr(of, "log_engine_initialized")  # vLLM
+    hasattr(of, "__abstractmethods__")  # abc
     hasattr(of, "traceback")  # the third argument of __exit__
 
 
