@@ -58,6 +58,7 @@ from ds4watch.notify.webhook import Webhook
 from ds4watch.policy.ladder import LadderState
 from ds4watch.scrape.exposition import PageReader
 from ds4watch.scrape.fetch import open_session
+from ds4watch.scrape.gpu_probe import gpu_start_fault
 from ds4watch.scrape.wave import Scraper
 from ds4watch.telemetry.logging import configure
 from ds4watch.telemetry.metrics import ProcessMetrics, Telemetry
@@ -344,7 +345,7 @@ def _supervisor(
         state_dir=blueprint.state_dir,
         vllm_python=blueprint.vllm_python,
         has_gpu=blueprint.has_gpu,
-        no_gpu_start=lambda: blueprint.gpus.last.no_start,
+        gpu_fault=gpu_start_fault,
         first_port=fleet.first_port,
         stop_grace_seconds=fleet.stop_grace_seconds,
     )

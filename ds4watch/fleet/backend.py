@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +39,7 @@ class WorkerSpec:
 class LocalPlace:
     """What workers on this machine share.
 
-    no_gpu_start: tells why no new worker can use a GPU now; empty if it can.
+    gpu_fault: tells why no new worker can use a GPU now; empty if it can.
     """
 
     state_dir: Path
@@ -47,7 +47,7 @@ class LocalPlace:
     has_gpu: bool
     first_port: int
     stop_grace_seconds: float
-    no_gpu_start: Callable[[], str]
+    gpu_fault: Callable[[], Awaitable[str]]
 
 
 class LocalBackend:
@@ -89,7 +89,7 @@ class LocalBackend:
         """Start a worker. Raises WorkerError if it cannot be started."""
         if spec.url is not None:
             return
-        self._see_to_gpu(spec)
+        await self._see_to_gpu(spec)
         await self._prepare(spec)
         port = free_port(self._place.first_port, (it.port for it in self._records.values()))
         command = self._command(spec, port)
@@ -146,9 +146,9 @@ class LocalBackend:
         folder = model_path(spec.profile, self._place.state_dir)
         return "" if Path(folder).exists() else f"making the model folder {folder}"
 
-    def _see_to_gpu(self, spec: WorkerSpec) -> None:
+    async def _see_to_gpu(self, spec: WorkerSpec) -> None:
         on_gpu = self._place.has_gpu and spec.profile.engine is Engine.VLLM
-        if on_gpu and (why := self._place.no_gpu_start()):
+        if on_gpu and (why := await self._place.gpu_fault()):
             raise WorkerError(f"not started: {why}", reason=EdgeReason.OTHER)
 
     async def _prepare(self, spec: WorkerSpec) -> None:

@@ -59,8 +59,3 @@ class GpuReport:
     def has_gpu(self) -> bool:
         """Whether workers are to be started for a GPU; so it is if NVML merely fails."""
         return bool(self.readings) or self.why_not not in ("", NO_DRIVER)
-
-    @property
-    def no_start(self) -> str:
-        """Why no new engine can use a GPU here, though those that run go on; empty if it can."""
-        return MISMATCH if self.why_not == MISMATCH else ""

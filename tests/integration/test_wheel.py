@@ -59,6 +59,8 @@ def test_the_wheel_has_all_that_ships_and_nothing_else(wheel: Path) -> None:
             f"{data}/serving/policy.yml",
             f"{data}/serving/profiles/sim-full.yml",
             f"{data}/serving/systemd/ds4watch.service",
+            f"{data}/serving/vllm-plugin/pyproject.toml",
+            f"{data}/serving/vllm-plugin/ds4watch_vllm/stat_logger.py",
             "ds4watch/web/static/index.html",
             "ds4watch/web/static/page.css",
             "ds4watch/web/static/page.js",

@@ -33,7 +33,7 @@ class Driver:
 
     fault = FAULT
 
-    def no_start(self) -> str:
+    async def no_start(self) -> str:
         return self.fault
 
 
@@ -75,7 +75,7 @@ def backend_of(folder: Path, driver: Driver, *, has_gpu: bool) -> LocalBackend:
         has_gpu=has_gpu,
         first_port=20_000,
         stop_grace_seconds=1.0,
-        no_gpu_start=driver.no_start,
+        gpu_fault=driver.no_start,
     )
     return LocalBackend(place, ProcessTable(folder, SystemClock()), SystemClock())
 

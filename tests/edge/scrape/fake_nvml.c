@@ -7,6 +7,7 @@
  *   mig          two instances, at places 0 and 2, the second without a UUID
  *   lost         fell off the bus
  *   slow         its memory is not told before somebody opens the pipe FAKE_NVML_GATE for writing
+ * With FAKE_NVML_UPDATED the library cannot be opened any more: mismatch.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -44,6 +45,7 @@ static int is_instance(const void *device) { return ((const device_t *)device)->
 int nvmlInitWithFlags(unsigned int flags) {
     (void)flags;
     fake_nvml_inits++;
+    if (getenv("FAKE_NVML_UPDATED")) return MISMATCH;
     return strcmp(word(0), "mismatch") == 0 ? MISMATCH : strcmp(word(0), "unloaded") == 0 ? UNLOADED : OK;
 }
 int nvmlShutdown(void) { return OK; }

@@ -25,6 +25,7 @@ from ds4watch.scrape.gpu import (
     GpuReading,
     GpuReport,
 )
+from ds4watch.scrape.gpu_probe import gpu_start_fault
 from ds4watch.scrape.nvml import LOOK_AGAIN_SECONDS, GpuReader
 from tests.edge.clock import SystemClock
 from tests.edge.scrape.nvml import fake_nvml
@@ -74,6 +75,23 @@ async def main():
     looks.append(asdict(await watch.read()))
     watch.close()
     print(json.dumps(looks))
+
+asyncio.run(main())
+"""
+
+UPDATE = """
+import asyncio, json, os
+from dataclasses import asdict
+from ds4watch.scrape.gpu_probe import gpu_start_fault
+from ds4watch.scrape.nvml import GpuReader
+from tests.edge.clock import SystemClock
+
+async def main():
+    reader = GpuReader(SystemClock())
+    reader.read()
+    before = await gpu_start_fault()
+    os.environ["FAKE_NVML_UPDATED"] = "yes"
+    print(json.dumps([before, await gpu_start_fault(), asdict(reader.read())]))
 
 asyncio.run(main())
 """
@@ -243,11 +261,20 @@ def test_case_74_a_driver_that_does_not_match_is_told_with_the_way_to_mend_it(
     assert broken == soon == GpuReport(why_not=MISMATCH)
     assert not broken.available
     assert "reboot" in MISMATCH
-    assert broken.no_start == MISMATCH
     assert series(broken) == {("ds4_gpu_unavailable", (("reading", "all"), ("why", MISMATCH))): 1}
     assert len(mended.readings) == 1
-    assert mended.no_start == ""
     assert calls["inits"] == 2
+
+
+def test_case_74_a_new_engine_would_meet_what_an_open_library_does_not(library: Path) -> None:
+    """The driver is updated while the daemon runs: its readings go on, and starts would fail."""
+    before, after, report = python(UPDATE, LD_LIBRARY_PATH=str(library), FAKE_NVML="idle")
+    assert (before, after) == ("", MISMATCH)
+    assert report_of(report).readings[0].memory_total_bytes == 80 * GIB
+
+
+async def test_without_a_driver_nothing_is_held_against_a_start() -> None:
+    assert await gpu_start_fault() == ""
 
 
 def test_case_74_the_machine_still_counts_as_one_with_a_gpu(library: Path) -> None:
