@@ -34,6 +34,7 @@ from ds4watch.engine.running import Daemon
 from ds4watch.engine.signals import POOL, RequestTotals, midnight
 from ds4watch.engine.spool import Spools
 from ds4watch.engine.status import Place, Sources, Status
+from ds4watch.engine.targets import is_discovered
 from ds4watch.engine.tick import SELF, Engine
 from ds4watch.engine.worker_journal import WorkerJournal
 from ds4watch.fleet.backend import LocalBackend, LocalPlace, WorkerSpec
@@ -56,6 +57,7 @@ from ds4watch.notify.dispatcher import Channel, Dispatcher
 from ds4watch.notify.journal import Journal
 from ds4watch.notify.webhook import Webhook
 from ds4watch.policy.ladder import LadderState
+from ds4watch.scrape.discovery import Discovery
 from ds4watch.scrape.exposition import PageReader
 from ds4watch.scrape.fetch import open_session
 from ds4watch.scrape.gpu_probe import gpu_start_fault
@@ -155,6 +157,7 @@ class Stores:
     state: StateStore
     live: LiveBuffer
     restored: RestoredState
+    unclaimed: frozenset[str]
 
 
 async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -> Daemon:
@@ -179,8 +182,12 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     wake = asyncio.Event()
     supervisor = _supervisor(blueprint, table, state, client_of=client_of, wake=wake, clock=clock)
     keeper = GatewayKeeper(table, settings.gateway, state_dir, clock)
+    discovery = await stack.enter_async_context(
+        Discovery(blueprint.scrape.groups, telemetry.process)
+    )
     parts = Parts(
         supervisor=supervisor,
+        discovery=discovery,
         scraper=await stack.enter_async_context(_scraper(stores.samples, settings, clock)),
         gpus=blueprint.gpus,
         board=board,
@@ -207,6 +214,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     )
     return Daemon(
         engine=engine,
+        discovery=discovery,
         runner=runner,
         dispatcher=dispatcher,
         supervisor=supervisor,
@@ -227,9 +235,11 @@ async def _open_stores(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack
     window_seconds = blueprint.settings.store.live_window_seconds
     live = LiveBuffer(window_seconds=window_seconds, names=blueprint.rules.names_read())
     await live.reload(samples, clock.now() - window_seconds)
-    for name in await _removed(samples, blueprint.specs):
+    others = await _removed(samples, blueprint.specs)
+    unclaimed = frozenset(filter(is_discovered, others))
+    for name in others - unclaimed:
         live.remove_target(name, clock.now())
-    return Stores(samples, state, live, await state.load(clock.now()))
+    return Stores(samples, state, live, await state.load(clock.now()), unclaimed)
 
 
 async def _runner(
@@ -384,6 +394,7 @@ async def _known(stores: Stores, fleet: FleetSnapshot, clock: Clock) -> Known:
         spent_today=sum(row.nanos for row in await state.cost_between(today_at, now)),
         today_at=today_at,
         quality=restored_quality(await state.latest_quality()),
+        unclaimed=stores.unclaimed,
     )
 
 

@@ -13,7 +13,7 @@ from ds4watch.alerting.durations import parse_duration
 from ds4watch.alerting.machine import EXIT_ANNOTATION
 from ds4watch.config.document import Document, Path
 from ds4watch.config.loader import load_section
-from ds4watch.config.settings import Section
+from ds4watch.config.section import Section
 from ds4watch.model.alert import AlertRule, OnNoData, RecordingRule, RuleGroup
 from ds4watch.model.errors import ConfigError, Located, QueryError
 from ds4watch.model.series import NAME_LABEL, labels_of

@@ -23,6 +23,7 @@ from ds4watch.config.files import (
 )
 from ds4watch.model.errors import ConfigError, Located
 from ds4watch.policy.policyfile import load_policy
+from ds4watch.scrape.preview import check_groups
 
 app = new_app()
 
@@ -62,6 +63,9 @@ def check(
 def _checks(loaded: LoadedSettings, *, sim: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
     wanted = tuple(worker.profile for worker in wanted_workers(loaded.settings, sim=sim))
     yield f"workers: {', '.join(wanted)}", lambda: load_profiles(loaded, wanted)
+    if loaded.settings.scrape.groups:
+        told = ", ".join(group.name for group in loaded.settings.scrape.groups)
+        yield f"scrape groups: {told}", lambda: check_groups(loaded)
     every = profile_files(loaded)
     yield f"profiles: {', '.join(sorted(every))}", lambda: load_profiles(loaded, tuple(every))
     yield "rules", lambda: _load_each(rule_files(loaded), load_rules)

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator
 
 from ds4watch.config.document import Document, Path
 from ds4watch.config.profile import Profile
+from ds4watch.config.scrape_checks import check_groups
 from ds4watch.config.settings import Settings
 from ds4watch.model.errors import Located
 
@@ -18,6 +19,7 @@ def check_settings(settings: Settings, document: Document) -> list[Located]:
     """Return what does not go together in the settings."""
     return [
         *_check_scrape(settings, document),
+        *check_groups(settings, document),
         *_check_spans(settings, document),
         *_check_ports(settings, document),
         *_check_fleet(settings, document),
@@ -56,6 +58,8 @@ def _check_scrape(settings: Settings, document: Document) -> Iterator[Located]:
     if window < 2 * scrape.interval_seconds:
         message = f"must be at least two scrape intervals, got {window:g}"
         yield document.finding(path, message, mend="or shorten scrape.interval_seconds")
+    names = [group.name for group in scrape.groups]
+    yield from _repeated(document, ("scrape", "groups"), names, key="name")
 
 
 def _check_spans(settings: Settings, document: Document) -> Iterator[Located]:

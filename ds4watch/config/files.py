@@ -140,7 +140,7 @@ def rule_files(loaded: LoadedSettings) -> tuple[Path, ...]:
     found: list[Path] = []
     findings: list[Located] = []
     for position, pattern in enumerate(patterns):
-        matches = _matches(loaded.base, pattern)
+        matches = matching_files(loaded.base, pattern)
         if not matches:
             file = str(loaded.file) if loaded.file else None
             field = f"rules[{position}]"
@@ -153,7 +153,8 @@ def rule_files(loaded: LoadedSettings) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def _matches(base: Path, pattern: str) -> list[Path]:
+def matching_files(base: Path, pattern: str) -> list[Path]:
+    """Return the files that a name or a pattern (* ? [) stands for, starting from `base`."""
     path = base / pattern
     if not any(sign in pattern for sign in "*?["):
         return [path] if path.exists() else []

@@ -12,7 +12,8 @@ from ds4watch.config.checks import check_profile, check_settings
 from ds4watch.config.document import Document, read_document
 from ds4watch.config.plain import findings_of
 from ds4watch.config.profile import Profile
-from ds4watch.config.settings import Section, Settings
+from ds4watch.config.section import Section
+from ds4watch.config.settings import Settings
 from ds4watch.model.errors import ConfigError, Located
 
 _S = TypeVar("_S", bound=Section)

@@ -50,8 +50,26 @@ _PATTERNS: Mapping[str, str] = {
         "must be 1 to 63 lower-case letters, digits, dots and dashes, "
         "and begin with a letter or digit"
     ),
+    r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$": (
+        "must be 1 to 63 letters, digits, dots, dashes and _, and begin with a letter or digit"
+    ),
+    r"^[a-zA-Z_][a-zA-Z0-9_]*$": "must be letters, digits and _, and not begin with a digit",
+    r"^/[^?#]*$": "must begin with / and have no ? (see params)",
+    r"\.(json|ya?ml)$": "must end in .json, .yml or .yaml",
 }
-_SECRET_WORDS = ("url", "token", "secret", "password", "key")
+_SECRET_WORDS = ("url", "token", "secret", "password", "key", "auth", "credential")
+_HABITS: Mapping[str, str] = {
+    "job_name": "name",
+    "scrape_interval": "interval_seconds",
+    "scrape_timeout": "timeout_seconds",
+    "refresh_interval": "refresh_seconds",
+    "body_size_limit": "max_body_bytes",
+    "file_sd": "file_sd_configs",
+    "http_sd": "http_sd_configs",
+    "bearer_token": "authorization",
+    "bearer_token_file": "authorization",
+}
+"""What hands used to Prometheus type → what it is called here."""
 
 
 def findings_of(
@@ -113,9 +131,10 @@ def _got(detail: ErrorDetails, path: Path) -> str:
     value = detail["input"]
     if value is None:
         return ", got nothing"
-    name = str(path[-1]).lower() if path else ""
-    if any(word in name for word in _SECRET_WORDS):
+    if any(word in str(part).lower() for part in path for word in _SECRET_WORDS):
         return ""
+    if isinstance(value, dict | list):
+        return f", got a {'mapping' if isinstance(value, dict) else 'list'}"
     text = json.dumps(value, ensure_ascii=False, default=str)
     return f", got {text if len(text) <= 60 else text[:57] + '…'}"
 
@@ -133,7 +152,8 @@ def _did_you_mean(path: Path, root: type[BaseModel]) -> str | None:
     if section is None:
         return None
     names = [field.alias or name for name, field in section.model_fields.items()]
-    close = difflib.get_close_matches(str(path[-1]), names, n=1)
+    habit = _HABITS.get(str(path[-1]))
+    close = [habit] if habit in names else difflib.get_close_matches(str(path[-1]), names, n=1)
     if close:
         return f"did you mean `{close[0]}`?"
     return f"known here: {', '.join(names)}"

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import Field, model_validator
 
-from ds4watch.config.settings import Section
+from ds4watch.config.section import Section
 
 
 class Engine(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 from types import UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -112,8 +112,13 @@ def _rows(model: type[BaseModel], prefix: str) -> Iterator[SettingRow]:
         if section is None:
             yield _row(key, info)
         else:
-            is_list = section is not info.annotation
-            yield from _rows(section, f"{key}[]." if is_list else f"{key}.")
+            yield from _rows(section, f"{key}[]." if _is_list(info.annotation) else f"{key}.")
+
+
+def _is_list(annotation: Any) -> bool:
+    return get_origin(annotation) is tuple or any(
+        get_origin(part) is tuple for part in get_args(annotation)
+    )
 
 
 def _row(key: str, info: FieldInfo) -> SettingRow:
@@ -125,13 +130,15 @@ def _row(key: str, info: FieldInfo) -> SettingRow:
 
 
 def _type_name(annotation: Any) -> str:
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type_name(inner[0])
     if annotation in _NAMES:
         return _NAMES[annotation]
-    origin, inner = get_origin(annotation), get_args(annotation)
     if origin is tuple:
         return f"list of {_type_name(inner[0])}"
     if origin is dict:
-        return "mapping of text to text"
+        return f"mapping of text to {_type_name(inner[1])}"
     if origin in (Union, UnionType):
         return " or ".join(_type_name(part) for part in inner if part is not type(None))
     if isinstance(annotation, type) and issubclass(annotation, Enum):
@@ -143,8 +150,10 @@ def _default(info: FieldInfo) -> str:
     if info.is_required():
         return "required"
     value = info.get_default(call_default_factory=True, validated_data={})
-    if value is None or value in ((), {}):
+    if value is None or value in ((), {}, ""):
         return "-"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return f"`{value.value if isinstance(value, Enum) else value}`"

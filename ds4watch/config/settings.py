@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-Port = Annotated[int, Field(ge=1, le=65535)]
-Seconds = Annotated[float, Field(gt=0)]
-
-
-class Section(BaseModel):
-    """Base of all sections: unknown keys are errors, values are frozen."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from ds4watch.config.scrape import ScrapeGroup
+from ds4watch.config.section import Port, Seconds, Section
 
 
 class AdminSettings(Section):
@@ -52,6 +45,7 @@ class ScrapeSettings(Section):
     timeout_seconds: Seconds = Field(5.0, description="Time after which one scrape has failed.")
     max_body_bytes: int = Field(16 << 20, ge=1024, description="Largest metrics page accepted.")
     concurrency: int = Field(256, ge=1, description="Scrapes in flight at once.")
+    groups: tuple[ScrapeGroup, ...] = Field((), description="Targets that somebody else runs.")
 
 
 class StoreSettings(Section):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
@@ -28,6 +28,7 @@ from ds4watch.model.errors import ConfigError, Located
 from ds4watch.model.ports import Clock
 from ds4watch.policy.policyfile import PolicyFile, load_policy
 from ds4watch.scrape.gpu_watch import GpuWatch
+from ds4watch.scrape.groups import ScrapePlan, scrape_plan
 from ds4watch.scrape.nvml import GpuReader
 
 _GPU_SECONDS = 10.0
@@ -48,6 +49,7 @@ class Blueprint:
     rules: RuleBook
     policy: PolicyFile
     prices: tuple[PriceEntry, ...]
+    scrape: ScrapePlan = field(default_factory=ScrapePlan)
 
 
 class Faults:
@@ -88,6 +90,9 @@ def read_blueprint(
     specs: tuple[WorkerSpec, ...] = ()
     groups: list[RuleGroup] = []
     policy = PolicyFile()
+    scrape = ScrapePlan()
+    with faults:
+        scrape = scrape_plan(loaded)
     with faults:
         profiles = load_profiles(loaded, tuple(worker.profile for worker in workers))
         specs = wanted_specs(workers, profiles, settings.fleet)
@@ -116,4 +121,5 @@ def read_blueprint(
             price_entry(price.profile, price.per_hour, price.valid_from.timestamp())
             for price in settings.cost.prices
         ),
+        scrape=scrape,
     )

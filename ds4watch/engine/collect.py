@@ -11,7 +11,7 @@ import numpy as np
 
 from ds4watch.model.scrape import ScrapeResult, Target
 from ds4watch.model.series import Labels, Sample, Schema, SeriesKey, labels_of
-from ds4watch.model.worker import WorkerLoad, WorkerPhase, WorkerView
+from ds4watch.model.worker import WorkerLoad
 from ds4watch.vocabulary.plan import SignalPlan, load_of, plan_for, point_of, signals_of
 from ds4watch.vocabulary.windows import (
     WINDOW_SECONDS,
@@ -20,7 +20,6 @@ from ds4watch.vocabulary.windows import (
     derived_signals,
 )
 
-_SCRAPED = (WorkerPhase.WARMING, WorkerPhase.READY, WorkerPhase.ASLEEP, WorkerPhase.DRAINING)
 MISSING = "ds4_vocabulary_missing"
 _STEPS = "ds4_engine_steps_total"
 _GENERATED = "ds4_generated_tokens_total"
@@ -62,26 +61,6 @@ class _Last:
     samples: tuple[Sample, ...]
     load: WorkerLoad
     progress: float
-
-
-def targets_of(workers: Sequence[WorkerView]) -> tuple[Target, ...]:
-    """Return what to scrape: workers whose port answers, with the labels of their pages."""
-    return tuple(
-        Target(
-            name=worker.id,
-            url=f"{worker.url}/metrics",
-            labels=labels_of(
-                {
-                    "job": "vllm",
-                    "instance": worker.url.partition("://")[2],
-                    "worker": worker.id,
-                    "profile": worker.profile,
-                }
-            ),
-        )
-        for worker in workers
-        if worker.phase in _SCRAPED and worker.url
-    )
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ from ds4watch.model.worker import FleetSnapshot
 from ds4watch.notify.dispatcher import Dispatcher
 from ds4watch.policy.ladder import LadderState
 from ds4watch.policy.policyfile import PolicyFile
+from ds4watch.scrape.discovery import Discovery
 from ds4watch.scrape.gpu_watch import GpuWatch
 from ds4watch.scrape.wave import Scraper
 from ds4watch.telemetry.metrics import Telemetry
@@ -43,6 +44,7 @@ class Parts:
     """What a tick works with."""
 
     supervisor: Supervisor
+    discovery: Discovery
     scraper: Scraper
     gpus: GpuWatch
     board: BoardPublisher
@@ -74,3 +76,5 @@ class Known:
     samples: tuple[Sample, ...] = ()
     fleet: FleetSnapshot = field(default_factory=lambda: FleetSnapshot(at=0.0))
     per_hour: Nanos = 0
+    unclaimed: frozenset[str] = frozenset()
+    """Discovered targets with a past that discovery has not spoken of yet."""

@@ -21,6 +21,7 @@ from ds4watch.model.errors import StoreError
 from ds4watch.model.ports import Clock
 from ds4watch.model.worker import WorkerPhase
 from ds4watch.notify.dispatcher import Dispatcher
+from ds4watch.scrape.discovery import Discovery
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class Daemon:
     """The running parts that need to be ended with care."""
 
     engine: Engine
+    discovery: Discovery
     runner: Runner
     dispatcher: Dispatcher
     supervisor: Supervisor
@@ -45,6 +47,7 @@ class Daemon:
         """Return what runs until the end."""
         return {
             "engine": self.engine.run(),
+            "discovery": self.discovery.run(),
             "actions": self.runner.run(),
             "notify": self.dispatcher.run(),
             "gateways": self.keeper.keep(),

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ds4watch.cost.attribution import Charge, charges, per_hour
-from ds4watch.engine.collect import Collected, Reader, targets_of
+from ds4watch.engine.collect import Collected, Reader
 from ds4watch.engine.effects import Watch, effect, sentence, watch
 from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.rulebook import Round
@@ -24,6 +24,7 @@ from ds4watch.engine.signals import (
     quality_samples,
     worker_state_samples,
 )
+from ds4watch.engine.targets import Registry, departures, registry
 from ds4watch.history.rows import AuditEntry, AuditKind, CostRow, SpoolBatch, TickCommit
 from ds4watch.model.action import ActionPlan, Refusal
 from ds4watch.model.alert import AlertPhase
@@ -66,7 +67,7 @@ class Engine:
         self._clock = clock
         self._reader = Reader(parts.samples)
         self._wake = wake
-        self._scraped: dict[str, Target] = {}
+        self._registry = Registry()
         self._gpus = GpuReport()
         self._watched: list[Watch] = []
         self._failing = False
@@ -162,36 +163,44 @@ class Engine:
     async def _collect(self) -> Collected:
         parts = self._parts
         parts.board.ask_stats()
-        targets = targets_of(parts.supervisor.views())
+        views = parts.supervisor.views()
+        before, self._registry = (
+            self._registry,
+            registry(self._registry, views, parts.discovery.targets),
+        )
         began = self._clock.monotonic()
         results, self._gpus = await asyncio.gather(
-            parts.scraper.wave(targets, self._clock.now()), parts.gpus.read()
+            parts.scraper.wave(self._registry.targets, self._clock.now()), parts.gpus.read()
         )
         parts.telemetry.process.wave_seconds.observe(self._clock.monotonic() - began)
         for result in results:
             if result.failure is not None:
                 parts.telemetry.process.scrape_failures.labels(result.failure.reason.value).inc()
-        collected = self._reader.read([*results, *self._gone(targets)])
+        collected = self._reader.read([*results, *self._gone(before)])
         parts.supervisor.note(collected.loads, collected.progress)
         return collected
 
-    def _gone(self, targets: Sequence[Target]) -> list[ScrapeResult]:
-        """Return a failed scrape for each worker that was scraped and no longer serves.
+    def _gone(self, before: Registry) -> list[ScrapeResult]:
+        """Return a failed scrape for each worker that was scraped and does not serve now.
 
-        So what it last said is not believed any longer, and alerts on it are held, not resolved.
-        A worker that is not in the fleet any more was removed on purpose: its series end.
+        The series of those that were removed on purpose end.
         """
         now = self._clock.now()
-        left = {name: it for name, it in self._scraped.items() if it not in targets}
-        self._scraped = {target.name: target for target in targets}
-        fleet = {view.id for view in self._parts.supervisor.views()}
-        self._reader.forget_all_but([*self._scraped, *fleet])
-        for name in left.keys() - fleet:
+        self._end_unclaimed(now)
+        if self._registry is before:
+            return []
+        left = departures(before, self._registry)
+        self._reader.forget_all_but(sorted(self._registry.names()))
+        for name in left.ended:
             self._parts.live.remove_target(name, now)
-        return [
-            ScrapeResult(left[name], now, 0, _NO_VALUES, _NOT_SERVING)
-            for name in sorted(left.keys() & fleet - self._scraped.keys())
-        ]
+        return [ScrapeResult(it, now, 0, _NO_VALUES, _NOT_SERVING) for it in left.silent]
+
+    def _end_unclaimed(self, now: UnixSeconds) -> None:
+        """End the series of what an earlier daemon discovered, once it is known not to be there."""
+        if self.known.unclaimed and self._parts.discovery.is_settled:
+            for name in sorted(self.known.unclaimed - self._registry.names()):
+                self._parts.live.remove_target(name, now)
+            self.known.unclaimed = frozenset()
 
     def _publish(self, collected: Collected, now: UnixSeconds) -> ScrapeResult:
         """Give the wave to the gateways, to the rules, to /metrics; return our own as a scrape."""

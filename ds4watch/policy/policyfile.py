@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ds4watch.config.document import Document
 from ds4watch.config.loader import load_section
-from ds4watch.config.settings import Section
+from ds4watch.config.section import Section
 from ds4watch.model.errors import ConfigError, Located
 from ds4watch.model.service_policy import Limits
 

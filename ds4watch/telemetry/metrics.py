@@ -27,6 +27,8 @@ class ProcessMetrics:
         self.wave_seconds = _histogram("ds4_wave_seconds", registry)
         self.tick_overruns = _counter("ds4_tick_overruns_total", registry)
         self.scrape_failures = _counter("ds4_scrape_failures_total", registry)
+        self.discovery_targets = _gauge("ds4_discovery_targets", registry)
+        self.discovery_failures = _counter("ds4_discovery_failures_total", registry)
         self.store_lost_rows = _counter("ds4_store_lost_rows_total", registry)
         self.actions = _counter("ds4_actions_total", registry)
         self.notifications = _counter("ds4_notifications_total", registry)
@@ -112,6 +114,11 @@ def _family(signal: Signal, samples: Sequence[Sample]) -> Metric:
 def _counter(name: str, registry: CollectorRegistry) -> Counter:
     signal = EXPOSED[name]
     return Counter(signal.name, signal.help, signal.labels, registry=registry)
+
+
+def _gauge(name: str, registry: CollectorRegistry) -> Gauge:
+    signal = EXPOSED[name]
+    return Gauge(signal.name, signal.help, signal.labels, registry=registry)
 
 
 def _histogram(name: str, registry: CollectorRegistry) -> Histogram:

@@ -153,6 +153,13 @@ PROCESS_SIGNALS = (
     _histogram("ds4_wave_seconds", "Duration of a wave of scrapes.", edges=TICK_EDGES),
     _counter("ds4_tick_overruns_total", "Ticks that took longer than the interval."),
     _counter("ds4_scrape_failures_total", "Scrapes that gave no samples.", "reason"),
+    _gauge("ds4_discovery_targets", "Targets of a scrape group.", "group"),
+    _counter(
+        "ds4_discovery_failures_total",
+        "Lists of targets that could not be had, and targets refused.",
+        "group",
+        "kind",
+    ),
     _counter("ds4_store_lost_rows_total", "Rows that could not be stored."),
     _counter("ds4_actions_total", "Actions, by how they ended.", "kind", "status"),
     _counter("ds4_notifications_total", "Notifications, by outcome.", "channel", "outcome"),

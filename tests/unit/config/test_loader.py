@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from ds4watch.config.loader import load_profile, load_section, load_settings
 from ds4watch.config.profile import Engine
-from ds4watch.config.settings import Section, Settings
+from ds4watch.config.section import Section
+from ds4watch.config.settings import Settings
 from ds4watch.model.errors import ConfigError, Located
 
 FAULTS = [

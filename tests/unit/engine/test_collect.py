@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ds4watch.engine.collect import Reader, targets_of
+from ds4watch.engine.collect import Reader
 from ds4watch.model.errors import EdgeReason
 from ds4watch.model.scrape import ScrapeFailure, ScrapeResult, Target
 from ds4watch.model.series import Schema, SeriesKey, labels_of
-from ds4watch.model.worker import WorkerPhase, WorkerView
 
 LABELS = labels_of({"model_name": "tiny", "engine": "0"})
 PAGE = (
@@ -106,27 +105,3 @@ def test_what_is_gone_is_forgotten(schemas: Schemas) -> None:
     reader.read([good("a", 1.0), good("b", 1.0)])
     reader.forget_all_but(["a"])
     assert queue(reader) == {"a": 40.0}
-
-
-@pytest.mark.parametrize(
-    ("phase", "scraped"),
-    [
-        (WorkerPhase.READY, True),
-        (WorkerPhase.WARMING, True),
-        (WorkerPhase.DRAINING, True),
-        (WorkerPhase.LOADING, False),
-        (WorkerPhase.FAILED, False),
-    ],
-)
-def test_workers_are_scraped_once_their_port_answers(phase: WorkerPhase, scraped: bool) -> None:
-    view = WorkerView("a", "p", ("m",), "http://127.0.0.1:8101", phase, since=0.0)
-    targets = targets_of([view])
-    assert bool(targets) is scraped
-    if scraped:
-        assert targets[0].url == "http://127.0.0.1:8101/metrics"
-        assert dict(targets[0].labels) == {
-            "job": "vllm",
-            "instance": "127.0.0.1:8101",
-            "worker": "a",
-            "profile": "p",
-        }
