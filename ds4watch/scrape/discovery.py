@@ -54,7 +54,7 @@ class _Group:
         listings = list(self.plan.static)
         for entry in self.entries:
             listings += entry.found.listings if entry.found else ()
-        self.resolved = await asyncio.to_thread(resolve, self.plan.rules, listings)
+        self.resolved = await asyncio.to_thread(resolve, self.plan.rules, listings, self.resolved)
 
 
 class Discovery:

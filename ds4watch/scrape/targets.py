@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeAlias
 from urllib.parse import quote, urlencode
 
 from ds4watch.alerting.durations import format_duration
 from ds4watch.config.scrape import Scheme, address_fault
 from ds4watch.model.scrape import Target
-from ds4watch.model.series import labels_of
+from ds4watch.model.series import Labels, labels_of
 from ds4watch.scrape.listing import Listing
 from ds4watch.scrape.relabel import Rule, relabel
 
@@ -57,21 +58,31 @@ class TargetRules:
     target_limit: int = 5000
 
 
+_Outcomes: TypeAlias = Mapping[tuple[str, Labels], Target | Refusal | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What became of a group's addresses."""
+    """What became of a group's addresses; `outcomes` of each, by address and listed labels."""
 
     targets: tuple[Target, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    outcomes: _Outcomes = field(default_factory=dict, repr=False)
 
 
-def resolve(rules: TargetRules, listings: Sequence[Listing]) -> Resolved:
-    """Return a group's targets, in the order in which they are listed."""
+def resolve(
+    rules: TargetRules, listings: Sequence[Listing], last: Resolved | None = None
+) -> Resolved:
+    """Return a group's targets, in the order in which they are listed.
+
+    last: what the same rules made of the list before; what is listed as then is not made anew.
+    """
     targets: list[Target] = []
     refusals: list[Refusal] = []
+    outcomes = _outcomes(rules, listings, last.outcomes if last else {})
     over = 0
-    for address, labels in _addresses(listings):
-        made = target_of(rules, address, labels)
+    for entry in ((it, listing.labels) for listing in listings for it in listing.addresses):
+        made = outcomes[entry]
         if isinstance(made, Refusal):
             refusals.append(made)
         elif made is not None and len(targets) < rules.target_limit:
@@ -81,7 +92,7 @@ def resolve(rules: TargetRules, listings: Sequence[Listing]) -> Resolved:
     if over:
         message = f"{over} targets are over target_limit ({rules.target_limit})"
         refusals += [Refusal(rules.name, Refused.LIMIT, message)] * over
-    return Resolved(tuple(targets), tuple(refusals))
+    return Resolved(tuple(targets), tuple(refusals), outcomes)
 
 
 def without_duplicates(groups: Sequence[Resolved]) -> Resolved:
@@ -118,11 +129,15 @@ def target_of(
     return Target(name, _url(rules, after), labels_of(shown), rules.name)
 
 
-def _addresses(listings: Sequence[Listing]) -> Iterator[tuple[str, dict[str, str]]]:
+def _outcomes(rules: TargetRules, listings: Sequence[Listing], known: _Outcomes) -> _Outcomes:
+    outcomes: dict[tuple[str, Labels], Target | Refusal | None] = {}
     for listing in listings:
         labels = dict(listing.labels)
         for address in listing.addresses:
-            yield address, labels
+            entry = address, listing.labels
+            is_known = entry in known
+            outcomes[entry] = known[entry] if is_known else target_of(rules, address, labels)
+    return outcomes
 
 
 def _discovered(rules: TargetRules, address: str, labels: Mapping[str, str]) -> dict[str, str]:

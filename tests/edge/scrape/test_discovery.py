@@ -19,7 +19,7 @@ from aiohttp import web
 from ds4watch.config.files import LoadedSettings, find_settings
 from ds4watch.scrape.discovery import Discovery
 from ds4watch.scrape.groups import scrape_plan
-from ds4watch.scrape.sources import MAX_LIST_BYTES
+from ds4watch.scrape.listing import MAX_LIST_BYTES
 from ds4watch.telemetry.metrics import Telemetry
 
 SOON = 0.05

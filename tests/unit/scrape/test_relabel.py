@@ -254,7 +254,7 @@ VALUES = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 LABELS = st.dictionaries(NAMES, VALUES, max_size=5)
 TEMPLATES = st.text(st.sampled_from(list("$1{}ax_ ")), max_size=8)
 REGEXES = st.sampled_from(["(.*)", "a", "(a)|(b)", "", ".+", "[a-c_]*", r"(\w)(.*)"])
-STEPS = st.one_of(
+STEPS: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.builds(
         dict,
         source_labels=st.lists(NAMES, max_size=3).map(tuple),

@@ -130,6 +130,13 @@ def test_a_group_takes_no_more_targets_than_its_limit() -> None:
     assert resolved.refusals[0].message == "2 targets are over target_limit (5)"
 
 
+def test_what_is_listed_as_before_is_the_same_target() -> None:
+    before = resolve(rules(), [Listing(("h:1", "h:2"), (("zone", "a"),))])
+    after = resolve(rules(), [Listing(("h:2",), (("zone", "a"),)), Listing(("h:1",))], before)
+    assert after.targets[0] is before.targets[1]
+    assert dict(after.targets[1].labels).get("zone") is None
+
+
 def test_of_two_targets_with_one_name_the_first_is_kept() -> None:
     first = resolve(rules(), [Listing(("h:1",), (("zone", "a"),))])
     second = resolve(rules(), [Listing(("h:1", "h:2"))])
