@@ -100,8 +100,10 @@ def without_duplicates(groups: Sequence[Resolved]) -> Resolved:
     found: dict[str, Target] = {}
     refusals: list[Refusal] = []
     for target in (target for group in groups for target in group.targets):
-        first = found.setdefault(target.name, target)
-        if first is not target:
+        first = found.get(target.name)
+        if first is None:
+            found[target.name] = target
+        else:
             message = f"{target.url}: {target.name} is the name of {first.url} ({first.group}) too"
             refusals.append(Refusal(target.group, Refused.DUPLICATE, message))
     return Resolved(tuple(found.values()), tuple(refusals))
