@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import numpy as np
 
+from ds4watch.engine.engine_sets import EngineSets
+from ds4watch.engine.shown import LastRow, LazySamples
+from ds4watch.model.errors import EdgeReason
 from ds4watch.model.scrape import ScrapeResult, Target
-from ds4watch.model.series import Labels, Sample, Schema, SeriesKey, labels_of
+from ds4watch.model.series import STALE_NAN, FloatArray, Schema, SeriesKey
 from ds4watch.model.worker import WorkerLoad
-from ds4watch.vocabulary.plan import SignalPlan, load_of, plan_for, point_of, signals_of
-from ds4watch.vocabulary.windows import (
-    WINDOW_SECONDS,
-    CounterPoint,
-    derive,
-    derived_signals,
-)
+from ds4watch.vocabulary.compile import ANYWHERE, Origin, plan_for
+from ds4watch.vocabulary.plan import IntArray, Load, PagePlan, read, write
+from ds4watch.vocabulary.windows import RATIOS, Heartbeats, Windows
 
-MISSING = "ds4_vocabulary_missing"
-_STEPS = "ds4_engine_steps_total"
-_GENERATED = "ds4_generated_tokens_total"
-_MAX_POINTS = 4096
-_TARGET_LABELS = ("profile", "worker")
+_MOST_PLANS = 1024
+_ENDED = (EdgeReason.CONNECT, EdgeReason.GONE)
+"""After such a failure a worker may come back with other engines."""
 
 
 class Schemas(Protocol):
@@ -41,26 +38,35 @@ class Schemas(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What the fleet's pages say after one wave.
+    """What the pages say after one wave.
 
     results: the wave's scrapes, each with the signals derived from it behind its own series.
-    samples: every worker's signals as last read; a worker whose scrape is still under way keeps
-        its last ones, one whose scrape failed has none.
+    samples: every target's signals as last read; one whose scrape is still under way keeps its
+        last ones, one whose scrape failed has none.
+    loads, progress: of workers; what a page does not say is not in them.
     """
 
     results: tuple[ScrapeResult, ...]
-    samples: tuple[Sample, ...]
+    samples: LazySamples
     loads: Mapping[str, WorkerLoad]
     progress: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class _Last:
-    """What a worker's newest good scrape said."""
+class _Compiled:
+    """A plan, and the number of the page's series with our own behind them."""
 
-    samples: tuple[Sample, ...]
-    load: WorkerLoad
-    progress: float
+    plan: PagePlan
+    schema_id: int
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Scrapes of one plan and different targets, and their places in the wave."""
+
+    compiled: _Compiled
+    places: list[int] = field(default_factory=list)
+    results: list[ScrapeResult] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -68,92 +74,184 @@ class Reader:
     """Reads results one wave after another; remembers plans and the last minute's counters."""
 
     schemas: Schemas
-    _plans: dict[int, SignalPlan] = field(default_factory=dict)
-    _points: dict[str, deque[CounterPoint]] = field(default_factory=dict)
-    _last: dict[str, _Last] = field(default_factory=dict)
-    _ids: dict[tuple[int, tuple[SeriesKey, ...]], int] = field(default_factory=dict)
+    _compiled: dict[tuple[int, Origin], _Compiled] = field(default_factory=dict)
+    _rows: dict[str, int] = field(default_factory=dict)
+    _free: list[int] = field(default_factory=list)
+    _windows: Windows = field(default_factory=Windows)
+    _heartbeats: Heartbeats = field(default_factory=Heartbeats)
+    _engines: EngineSets = field(default_factory=EngineSets)
+    _last: dict[str, LastRow] = field(default_factory=dict)
+    _loads: dict[str, WorkerLoad] = field(default_factory=dict)
+    _progress: dict[str, float] = field(default_factory=dict)
 
     def read(self, results: Sequence[ScrapeResult]) -> Collected:
-        """Return what the fleet's pages say now. A failed scrape says nothing: absent, not zero."""
-        extended = tuple(self._read_one(result) for result in results)
+        """Return what the pages say now. A failed scrape says nothing: absent, not zero."""
+        extended = list(results)
+        for batch in self._batches(results):
+            self._read(batch, extended)
         return Collected(
-            results=extended,
-            samples=tuple(sample for last in self._last.values() for sample in last.samples),
-            loads={worker: last.load for worker, last in self._last.items()},
-            progress={worker: last.progress for worker, last in self._last.items()},
+            results=tuple(extended),
+            samples=LazySamples(tuple(self._last.values())),
+            loads=dict(self._loads),
+            progress=dict(self._progress),
         )
 
-    def forget_all_but(self, workers: Sequence[str]) -> None:
-        """Drop what is remembered of workers that are gone."""
-        for name in set(self._points) - set(workers):
-            del self._points[name]
-            self._last.pop(name, None)
+    def forget_all_but(self, targets: Iterable[str]) -> None:
+        """Drop what is remembered of targets that are gone."""
+        wanted = set(targets)
+        for name in self._last.keys() - wanted:
+            del self._last[name]
+        for name in self._rows.keys() - wanted:
+            self._free.append(self._rows.pop(name))
+            self._silence(name)
+            self._engines.forget(name)
 
-    def _read_one(self, result: ScrapeResult) -> ScrapeResult:
-        worker = result.target.name
-        plan = self._plan(result.schema_id) if result.failure is None else None
-        if plan is None or not plan.has_engine:
-            self._last.pop(worker, None)
-            return result
-        labels = worker_labels(result.target)
-        samples = [
-            *signals_of(plan, result.values, labels),
-            *self._derived(plan, result, labels),
-            *_missing(plan, labels),
-        ]
-        self._last[worker] = _Last(
-            samples=tuple(samples),
-            load=load_of(plan, result.values),
-            progress=sum(it.value for it in samples if it.name in (_STEPS, _GENERATED)),
+    def _batches(self, results: Sequence[ScrapeResult]) -> Iterable[_Batch]:
+        """Group scrapes by plan; of one target only the first, its others in a later round."""
+        waiting = list(enumerate(results))
+        while waiting:
+            batches: dict[int, _Batch] = {}
+            seen: set[str] = set()
+            later = []
+            for place, result in waiting:
+                if result.target.name in seen:
+                    later.append((place, result))
+                    continue
+                seen.add(result.target.name)
+                if result.failure is not None:
+                    self._failed(result)
+                    continue
+                compiled = self._plan_of(result)
+                batch = batches.setdefault(id(compiled), _Batch(compiled))
+                batch.places.append(place)
+                batch.results.append(result)
+            yield from batches.values()
+            waiting = later
+
+    def _failed(self, result: ScrapeResult) -> None:
+        name = result.target.name
+        self._last.pop(name, None)
+        self._silence(name)
+        if result.failure is not None and result.failure.reason in _ENDED:
+            self._engines.forget(name)
+
+    def _silence(self, name: str) -> None:
+        self._loads.pop(name, None)
+        self._progress.pop(name, None)
+
+    def _read(self, batch: _Batch, extended: list[ScrapeResult]) -> None:
+        """Read the pages of a batch; put their signals behind them: one row, one fate."""
+        compiled, results = batch.compiled, batch.results
+        plan = compiled.plan
+        if not plan.own:
+            self._forget_readings(results)
+            return
+        width = plan.page_columns
+        values = np.empty((len(results), width + len(plan.own)))
+        np.stack([result.values for result in results], out=values[:, :width])
+        found = read(plan, values[:, :width])
+        ratios, states = self._over_time(plan, results, found)
+        write(plan, values, found, ratios, states)
+        for place, result, row in zip(batch.places, results, values, strict=True):
+            target = result.target
+            extended[place] = ScrapeResult(
+                target, result.at, compiled.schema_id, row, None, result.took_seconds, width
+            )
+            self._last[target.name] = LastRow(target, plan, row)
+
+    def _forget_readings(self, results: Sequence[ScrapeResult]) -> None:
+        for result in results:
+            self._last.pop(result.target.name, None)
+            self._silence(result.target.name)
+
+    def _over_time(
+        self, plan: PagePlan, results: Sequence[ScrapeResult], found: FloatArray
+    ) -> tuple[FloatArray, tuple[FloatArray, FloatArray]]:
+        """Return ratios over the window, and for each worker: engines missing, gauges stale."""
+        if not plan.engine:
+            for result in results:
+                self._silence(result.target.name)
+            nothing = np.full((len(results), len(RATIOS)), STALE_NAN)
+            return nothing, (nothing[:, 0], nothing[:, 0])
+        rows = self._rows_of(results)
+        at = np.array([result.at for result in results])
+        missing = self._missing(plan, results)
+        if missing.any():
+            found[np.ix_(missing > 0, plan.whole)] = STALE_NAN
+        counters = found.take(plan.counters, axis=1)
+        ratios = self._windows.advance(rows, at, counters, plan.sources)
+        loads = found.take(plan.loads, axis=1)
+        progress = _progress_of(plan, found)
+        self._note(results, loads, progress)
+        busy = np.fmax(loads[:, Load.RUNNING], loads[:, Load.WAITING])
+        stale = self._heartbeats.note(rows, at, progress, busy)
+        return ratios, (missing, stale)
+
+    def _missing(self, plan: PagePlan, results: Sequence[ScrapeResult]) -> FloatArray:
+        if not plan.engines:
+            return np.zeros(len(results))
+        known = self._engines
+        return np.array(
+            [float(known.missing(it.target.name, plan.engines, it.at)) for it in results]
         )
-        return self._extended(result, samples)
 
-    def _extended(self, result: ScrapeResult, samples: Sequence[Sample]) -> ScrapeResult:
-        """Put the signals behind the page's series: one row, one fate, one staleness."""
-        page = self.schemas.schema(result.schema_id).series
-        own = tuple(SeriesKey(it.name, _without_worker(it.labels)) for it in samples)
-        return replace(
-            result,
-            schema_id=self._combined(result.schema_id, page, own),
-            values=np.concatenate([result.values, [it.value for it in samples]]),
-            page_samples=len(result.values),
+    def _note(
+        self, results: Sequence[ScrapeResult], loads: FloatArray, progress: FloatArray
+    ) -> None:
+        for result, load, steps in zip(results, loads.tolist(), progress.tolist(), strict=True):
+            name = result.target.name
+            self._loads[name] = WorkerLoad(*[None if it != it else it for it in load])  # noqa: PLR0124 - NaN
+            if steps == steps:  # noqa: PLR0124 - NaN
+                self._progress[name] = steps
+            else:
+                self._progress.pop(name, None)
+
+    def _rows_of(self, results: Sequence[ScrapeResult]) -> IntArray:
+        fresh = [it.target.name for it in results if it.target.name not in self._rows]
+        for name in fresh:
+            self._rows[name] = self._free.pop() if self._free else len(self._rows)
+        rows = np.array([self._rows[it.target.name] for it in results], dtype=np.intp)
+        if fresh:
+            new = np.array([self._rows[name] for name in fresh], dtype=np.intp)
+            self._windows.clear(new)
+            self._heartbeats.clear(new)
+        return rows
+
+    def _plan_of(self, result: ScrapeResult) -> _Compiled:
+        """Return the plan of a page: an engine's is the same for all workers that show it."""
+        shared = self._compiled.get((result.schema_id, ANYWHERE))
+        if shared is None:
+            shared = self._compile(result.schema_id, ANYWHERE)
+        if shared.plan.engine and not shared.plan.local:
+            return shared
+        origin = _origin(shared.plan, result.target)
+        return self._compiled.get((result.schema_id, origin)) or self._compile(
+            result.schema_id, origin
         )
 
-    def _plan(self, schema_id: int) -> SignalPlan:
-        plan = self._plans.get(schema_id)
-        if plan is None:
-            plan = self._plans[schema_id] = plan_for(self.schemas.schema(schema_id))
-        return plan
-
-    def _derived(self, plan: SignalPlan, result: ScrapeResult, labels: Labels) -> list[Sample]:
-        points = self._points.setdefault(result.target.name, deque(maxlen=_MAX_POINTS))
-        points.append(point_of(plan, result.values, result.at))
-        while points[0].at < result.at - WINDOW_SECONDS:
-            points.popleft()
-        own = labels_of({**dict(labels), "model": plan.model})
-        return list(derived_signals(derive(tuple(points)), own))
-
-    def _combined(
-        self, schema_id: int, page: tuple[SeriesKey, ...], own: tuple[SeriesKey, ...]
-    ) -> int:
-        known = self._ids.get((schema_id, own))
-        if known is None:
-            known = self._ids[schema_id, own] = self.schemas.intern((*page, *own)).id
-        return known
+    def _compile(self, schema_id: int, origin: Origin) -> _Compiled:
+        if len(self._compiled) >= _MOST_PLANS:
+            for oldest in list(self._compiled)[: _MOST_PLANS // 2]:
+                del self._compiled[oldest]
+        schema = self.schemas.schema(schema_id)
+        plan = plan_for(schema, origin)
+        combined = self.schemas.intern((*schema.series, *plan.own)).id if plan.own else schema_id
+        made = self._compiled[schema_id, origin] = _Compiled(plan, combined)
+        return made
 
 
-def _missing(plan: SignalPlan, labels: Labels) -> list[Sample]:
-    return [
-        Sample(MISSING, labels_of({**dict(labels), "signal": signal, "why": why}), 1.0)
-        for signal, why in plan.missing
-    ]
+def _origin(plan: PagePlan, target: Target) -> Origin:
+    is_worker = any(name == "worker" for name, _ in target.labels)
+    if not plan.local:
+        return Origin(is_worker=is_worker)
+    return Origin(target.name, urlsplit(target.url).hostname or target.name, is_worker)
 
 
-def worker_labels(target: Target) -> Labels:
-    """Return the labels of a worker's signals: those of its target that name the worker."""
-    return tuple(pair for pair in target.labels if pair[0] in _TARGET_LABELS)
-
-
-def _without_worker(labels: Labels) -> Labels:
-    """Leave out what the target's own labels say already."""
-    return tuple(pair for pair in labels if pair[0] not in _TARGET_LABELS)
+def _progress_of(plan: PagePlan, found: FloatArray) -> FloatArray:
+    """Return for each page a number that changes whenever its engine does something, or NaN."""
+    moving = found.take(plan.progress, axis=1)
+    unknown = np.isnan(moving)
+    moving[unknown] = 0.0
+    progress: FloatArray = moving.sum(axis=1)
+    progress[unknown.all(axis=1)] = np.nan
+    return progress

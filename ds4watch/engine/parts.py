@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ds4watch.actions.runner import Runner
@@ -73,7 +74,7 @@ class Known:
     failed_rules: tuple[Sample, ...] = ()
     charged_until: dict[str, UnixSeconds] = field(default_factory=dict)
     quality: tuple[QualityReading, ...] = ()
-    samples: tuple[Sample, ...] = ()
+    samples: Iterable[Sample] = ()
     fleet: FleetSnapshot = field(default_factory=lambda: FleetSnapshot(at=0.0))
     per_hour: Nanos = 0
     unclaimed: frozenset[str] = frozenset()

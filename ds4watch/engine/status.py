@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -39,6 +39,7 @@ _FLEET_SUMS = (
     "ds4_gateway_inflight_requests",
     "ds4_gpu_memory_used_bytes",
     "ds4_gpu_memory_total_bytes",
+    "ds4_engines_missing",
 )
 _FLEET_WORST = (
     "ds4_cache_miss_ratio",
@@ -85,6 +86,7 @@ class Status:
     def status(self) -> dict[str, Any]:
         """Return the state of everything, JSON-ready."""
         known, place, gpus = self._known, self._place, self._from.gpus.last
+        by_worker = _by_worker(known.samples)
         return {
             "version": __version__,
             "pid": os.getpid(),
@@ -94,7 +96,9 @@ class Status:
             "admin_url": place.admin_url,
             "gateway_url": place.gateway_url,
             "waiting_for": list(self._from.supervisor.waiting_for()),
-            "fleet": [self._worker(view) for view in known.fleet.workers],
+            "fleet": [
+                self._worker(view, by_worker.get(view.id, ())) for view in known.fleet.workers
+            ],
             "gateways": self._gateways(),
             "gpus": {"available": gpus.available, "why_not": gpus.why_not},
             "signals": fleet_signals(known.samples),
@@ -128,8 +132,7 @@ class Status:
         entries = await self._from.state.audit(limit, before_id=before, kind=wanted)
         return [audit_json(entry) for entry in entries]
 
-    def _worker(self, view: WorkerView) -> dict[str, Any]:
-        own = [it for it in self._known.samples if ("worker", view.id) in it.labels]
+    def _worker(self, view: WorkerView, own: Sequence[Sample]) -> dict[str, Any]:
         up = [
             value for labels, value in self._from.live.latest("up") if ("worker", view.id) in labels
         ]
@@ -153,7 +156,16 @@ class Status:
         ]
 
 
-def fleet_signals(samples: Sequence[Sample]) -> dict[str, float]:
+def _by_worker(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
+    found: dict[str, list[Sample]] = {}
+    for sample in samples:
+        for name, value in sample.labels:
+            if name == "worker":
+                found.setdefault(value, []).append(sample)
+    return found
+
+
+def fleet_signals(samples: Iterable[Sample]) -> dict[str, float]:
     """Return one value a signal: sums of what adds up, the worst of what is a share."""
     found: dict[str, float] = {}
     for sample in samples:

@@ -15,6 +15,7 @@ from ds4watch.engine.collect import Collected, Reader
 from ds4watch.engine.effects import Watch, effect, sentence, watch
 from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.rulebook import Round
+from ds4watch.engine.shown import LazySamples
 from ds4watch.engine.signals import (
     POOL,
     cost_samples,
@@ -209,7 +210,7 @@ class Engine:
         parts.board.publish_fleet(known.fleet)
         known.per_hour = per_hour(known.fleet.workers, self._settings.prices, now)
         mine = self._own_samples(now)
-        known.samples = (*collected.samples, *mine)
+        known.samples = LazySamples(collected.samples.rows, mine)
         schema = parts.samples.intern(tuple(SeriesKey(it.name, it.labels) for it in mine))
         values = np.array([sample.value for sample in mine], dtype=np.float64)
         own = ScrapeResult(SELF, now, schema.id, values)

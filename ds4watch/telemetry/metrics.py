@@ -45,12 +45,12 @@ class SignalCollector(Collector):
     """
 
     def __init__(self) -> None:
-        self._samples: Sequence[Sample] = ()
+        self._samples: Iterable[Sample] = ()
         self._told: set[str] = set()
 
-    def publish(self, samples: Sequence[Sample]) -> None:
-        """Replace what is exposed."""
-        self._samples = tuple(samples)
+    def publish(self, samples: Iterable[Sample]) -> None:
+        """Replace what is exposed; it is gone through when somebody asks, each time anew."""
+        self._samples = samples
 
     def collect(self) -> Iterator[Metric]:
         """Yield a family for each signal that has samples."""

@@ -38,7 +38,8 @@ def _histogram(name: str, text: str, *labels: str, edges: tuple[float, ...]) -> 
 
 
 PER_WORKER = ("worker", "profile", "model")
-_PER_GPU = ("gpu", "uuid", "mig")
+PER_ENGINE = (*PER_WORKER, "engine")
+PER_GPU = ("gpu", "uuid", "mig", "host")
 _MIG = "With `mig`, of that instance alone; without, of the whole GPU."
 REQUEST_EDGES = (0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.2, 1.5, 2, 3, 5, 10, 30, 60, 120)
 TICK_EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10)
@@ -56,13 +57,52 @@ WORKER_SIGNALS = (
     _counter("ds4_engine_steps_total", "Steps of the engine loop: its heartbeat.", *PER_WORKER),
     _counter(
         "ds4_finished_requests_total",
-        "Requests finished, by the engine's finish reason. Client aborts may be missing.",
+        "Requests finished, by the engine's finish reason. vLLM may miss aborts by clients: a"
+        " zero of `abort` is not believed; the gateway counts those.",
         *PER_WORKER,
         "reason",
     ),
+    _counter("ds4_queue_seconds_total", "Time finished requests spent in the queue.", *PER_WORKER),
     _gauge("ds4_queue_depth", "Requests waiting in the engine.", *PER_WORKER),
     _gauge("ds4_running_requests", "Requests in the running batch.", *PER_WORKER),
     _gauge("ds4_kv_usage_ratio", "KV cache in use, 0 to 1; the fullest engine.", *PER_WORKER),
+    _gauge("ds4_swapped_requests", "Requests swapped out to CPU memory.", *PER_WORKER),
+    _gauge("ds4_cpu_kv_usage_ratio", "KV swap space in CPU memory in use, 0 to 1.", *PER_WORKER),
+    _gauge(
+        "ds4_engine_running_requests", "Running requests of each of several engines.", *PER_ENGINE
+    ),
+    _gauge("ds4_engine_queue_depth", "Waiting requests of each of several engines.", *PER_ENGINE),
+    _gauge("ds4_engine_kv_usage_ratio", "KV cache of each of several engines in use.", *PER_ENGINE),
+    _counter("ds4_engine_loop_steps_total", "Steps of each of several engines.", *PER_ENGINE),
+    _gauge("ds4_engines", "Engines on a worker's page, told by their label.", "worker", "profile"),
+    _gauge(
+        "ds4_engines_missing",
+        "Engines that were on a worker's page and are not; meanwhile what is summed over engines"
+        " is absent. After 600 s the rest counts as the whole.",
+        "worker",
+        "profile",
+    ),
+    _gauge(
+        "ds4_engine_reported",
+        "1 if a worker's page has metrics of an engine, 0 if it has none: unknown, not idle.",
+        "worker",
+        "profile",
+    ),
+    _gauge(
+        "ds4_gauges_stale",
+        "1 if requests run or wait and no counter of the engine moved for 60 s: the gauges may be"
+        " frozen, or the engine hangs, which a canary request tells apart.",
+        "worker",
+        "profile",
+    ),
+    _gauge(
+        "ds4_cache_block_tokens",
+        "Tokens of a KV cache block: a shared prefix shorter than that is never found.",
+        "worker",
+        "profile",
+    ),
+    _gauge("ds4_lora_running_adapters", "LoRA adapters in the batch.", "worker", "profile"),
+    _gauge("ds4_lora_waiting_adapters", "LoRA adapters waited for.", "worker", "profile"),
     _gauge(
         "ds4_cache_miss_ratio",
         "Prompt tokens not found in the cache, of all, over 60 s; absent without prompts.",
@@ -92,7 +132,53 @@ WORKER_SIGNALS = (
         "signal",
         "why",
     ),
+    _gauge(
+        "ds4_vocabulary_info",
+        "1, with the engine of a worker's page and the generation of its metric names: the oldest"
+        " version that has them all.",
+        "worker",
+        "profile",
+        "engine",
+        "generation",
+    ),
 )
+
+GPU_SIGNALS = (
+    _gauge("ds4_gpu_memory_used_bytes", f"GPU memory in use. {_MIG}", *PER_GPU),
+    _gauge("ds4_gpu_memory_total_bytes", f"GPU memory there is. {_MIG}", *PER_GPU),
+    _gauge(
+        "ds4_gpu_utilization_ratio",
+        "Share of time a kernel ran; on MIG known of instances only, and from DCGM.",
+        *PER_GPU,
+    ),
+    _gauge("ds4_gpu_power_watts", "Power drawn.", *PER_GPU),
+    _gauge("ds4_gpu_temperature_celsius", "Temperature of the GPU.", *PER_GPU),
+    _gauge("ds4_gpu_last_xid", "Code of the last XID error, 0 for none.", *PER_GPU),
+    _counter(
+        "ds4_gpu_ecc_errors_total",
+        "Memory errors in the GPU's whole life (aggregate), corrected or uncorrected; an exporter"
+        " without those gives the ones since its driver loaded.",
+        *PER_GPU,
+        "kind",
+    ),
+    _gauge(
+        "ds4_gpu_unavailable",
+        "1 for each reading that a GPU does not give, or `all`, and why.",
+        *PER_GPU,
+        "reading",
+        "why",
+    ),
+)
+"""From NVML, without `host`; from the page of an exporter with it."""
+
+ROUTER_SIGNALS = (
+    _counter("ds4_router_requests_total", "Requests at a router.", "router", "model"),
+    _counter(
+        "ds4_router_retries_total", "Attempts repeated elsewhere.", "router", "model", "reason"
+    ),
+    _counter("ds4_router_errors_total", "Requests that failed.", "router", "model", "reason"),
+)
+"""From the page of a router in front of workers: vllm-router, production-stack, LiteLLM."""
 
 FLEET_SIGNALS = (
     _gauge(
@@ -126,24 +212,6 @@ FLEET_SIGNALS = (
         "group",
         "rule",
     ),
-    _gauge("ds4_gpu_memory_used_bytes", f"GPU memory in use. {_MIG}", *_PER_GPU),
-    _gauge("ds4_gpu_memory_total_bytes", f"GPU memory there is. {_MIG}", *_PER_GPU),
-    _gauge("ds4_gpu_utilization_ratio", "Share of time a kernel ran; not known on MIG.", *_PER_GPU),
-    _gauge("ds4_gpu_power_watts", "Power drawn.", *_PER_GPU),
-    _gauge("ds4_gpu_temperature_celsius", "Temperature of the GPU.", *_PER_GPU),
-    _counter(
-        "ds4_gpu_ecc_errors_total",
-        "Memory errors in the GPU's whole life (aggregate), corrected or uncorrected.",
-        *_PER_GPU,
-        "kind",
-    ),
-    _gauge(
-        "ds4_gpu_unavailable",
-        "1 for each reading that a GPU does not give, or `all`, and why.",
-        *_PER_GPU,
-        "reading",
-        "why",
-    ),
     _counter("ds4_samples_dropped_total", "Samples that rules do not see.", "reason"),
     _gauge("ds4_store_waiting_rows", "Scrapes that wait for a database that fails."),
 )
@@ -174,7 +242,10 @@ TARGET_SERIES = (
 )
 """Written beside each target's samples; queried, but not exposed on /metrics."""
 
-EXPOSED = {signal.name: signal for signal in (*WORKER_SIGNALS, *FLEET_SIGNALS, *PROCESS_SIGNALS)}
+PAGE_SIGNALS = {it.name: it for it in (*WORKER_SIGNALS, *GPU_SIGNALS, *ROUTER_SIGNALS)}
+"""What is read from pages; a page that has one of these by its own name is taken at its word."""
+
+EXPOSED = {**PAGE_SIGNALS, **{it.name: it for it in (*FLEET_SIGNALS, *PROCESS_SIGNALS)}}
 
 _PARTS = ("_bucket", "_sum", "_count")
 

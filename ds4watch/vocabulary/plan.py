@@ -1,225 +1,193 @@
-"""Compiles the table against a page's series once; reads each scrape with a few array sums."""
+"""How to read all scrapes of one schema at once: columns in, columns out, by arrays alone."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ds4watch.model.ports import UnixSeconds
-from ds4watch.model.series import FloatArray, Labels, Sample, Schema, SeriesKey, labels_of
-from ds4watch.model.worker import WorkerLoad
-from ds4watch.vocabulary import table
-from ds4watch.vocabulary.table import Combine, Meaning, Pick, Source
-from ds4watch.vocabulary.windows import CounterPoint
+from ds4watch.model.series import STALE_NAN, FloatArray, Labels, SeriesKey
 
-_NO_ENGINE = "the page has no vLLM metrics"
-_NOT_REPORTED = "this engine does not report it"
+IntArray: TypeAlias = NDArray[np.intp]
 
-_Columns: TypeAlias = Mapping[str, Sequence[int]]
-"""Series of the engine: name without prefix → columns."""
+NOT_ON_PAGE = -1
+"""Index of the reading that is always absent."""
+
+_PERCENT_OVER = 1.05
+"""A share may be a little over 1 by rounding; what is more is in another unit, and no reading."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One sample that a page gives: a signal for one model (and, where split, one label value)."""
+class Load(IntEnum):
+    """Places in `PagePlan.loads`."""
 
-    signal: str
-    model: str
-    extra: tuple[tuple[str, str], ...] = ()
+    RUNNING = 0
+    WAITING = 1
+    KV_USAGE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Gather:
-    """Columns to take, the sign of each, and where each reading's run of columns starts."""
+class Gather:
+    """Columns to take, the weight of each, and where each reading's run of columns starts."""
 
-    readings: tuple[Reading, ...]
-    columns: NDArray[np.intp]
-    signs: FloatArray
-    starts: NDArray[np.intp]
+    columns: IntArray
+    starts: IntArray
+    weights: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SignalPlan:
-    """How to read scrapes of one schema.
+class Bounds:
+    """What of the readings is believed.
 
-    models: the model names on the page, the first served name first.
-    missing: (signal, why) of what the page cannot give.
+    limits: over it is no reading. tops: lowered to it. offsets: added before.
+    no_zero: readings that are absent at zero.
+    guarded: pairs (reading, another): absent unless the other is over zero.
+    vetoed: pairs (reading, another): absent if the other is over zero.
     """
 
-    sums: _Gather
-    maxima: _Gather
-    models: tuple[str, ...]
-    missing: tuple[tuple[str, str], ...]
-
-    @property
-    def has_engine(self) -> bool:
-        """Whether the page has engine metrics at all; without them a worker is not idle."""
-        return bool(self.sums.readings or self.maxima.readings)
-
-    @property
-    def model(self) -> str:
-        """The first model name on the page, or ""."""
-        return self.models[0] if self.models else ""
+    limits: FloatArray
+    tops: FloatArray | None
+    offsets: FloatArray | None
+    no_zero: IntArray
+    guarded: tuple[IntArray, IntArray]
+    vetoed: tuple[IntArray, IntArray]
 
 
-def plan_for(schema: Schema) -> SignalPlan:
-    """Compile the plan of a schema. Costs milliseconds: keep it by `schema.id`."""
-    columns = _engine_columns(schema.series)
-    found: dict[Combine, list[tuple[Reading, list[int], list[float]]]] = {
-        Combine.SUM: [],
-        Combine.MAX: [],
-    }
-    missing = []
-    for meaning in table.MEANINGS:
-        terms = _terms_of(meaning, schema.series, columns)
-        if not terms:
-            missing.append((meaning.signal, _NOT_REPORTED if columns else _NO_ENGINE))
-        for reading, signed in terms.items():
-            taken, signs = [column for column, _ in signed], [sign for _, sign in signed]
-            found[meaning.combine].append((reading, taken, signs))
-    sums, maxima = _gather(found[Combine.SUM]), _gather(found[Combine.MAX])
-    models = dict.fromkeys(reading.model for reading in (*sums.readings, *maxima.readings))
-    return SignalPlan(sums, maxima, tuple(model for model in models if model), tuple(missing))
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """Columns whose values are instants, and for each what its labels say: (columns, counts)."""
+
+    columns: IntArray
+    counts: FloatArray
 
 
-def missing(plan: SignalPlan) -> tuple[tuple[str, str], ...]:
-    """Return (signal, why) of what the page cannot give; told, because absent is not zero."""
-    return plan.missing
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A column that is one of our signals, written by us or by the page itself."""
+
+    name: str
+    labels: Labels
+    column: int
 
 
-def signals_of(plan: SignalPlan, values: FloatArray, labels: Labels) -> list[Sample]:
-    """Return the ds4_* signals of one scrape, with the worker's `labels` and the model's name."""
-    fixed = dict(labels)
-    return [
-        Sample(
-            reading.signal,
-            labels_of({**fixed, "model": reading.model, **dict(reading.extra)}),
-            value,
-        )
-        for reading, value in _readings(plan, values)
-    ]
+@dataclass(frozen=True, slots=True)
+class PagePlan:
+    """How to read scrapes of one schema.
+
+    own: the series that stand behind the page's, always the same. In this order: readings; ratios
+        over the window (`derived`); what is known of each worker (`has_missing`, `has_stale`);
+        adapters; constants.
+    whole: what was read of all engines together, which says nothing while one is missing.
+    counters, sources: readings behind the window's ratios, and which names they were found under.
+    engines: values of the engine label, where they tell engines apart.
+    local: the labels of the series depend on the target.
+    """
+
+    own: tuple[SeriesKey, ...]
+    shown: tuple[Shown, ...]
+    page_columns: int
+    sums: Gather
+    maxima: Gather
+    bounds: Bounds
+    readings: IntArray
+    whole: IntArray
+    derived: IntArray
+    has_missing: bool
+    has_stale: bool
+    adapters: Adapters | None
+    constants: FloatArray
+    counters: IntArray
+    sources: IntArray
+    loads: IntArray
+    progress: IntArray
+    engine: str
+    model: str
+    engines: tuple[str, ...]
+    local: bool
 
 
-def load_of(plan: SignalPlan, values: FloatArray) -> WorkerLoad:
-    """Return what the scrape says of the worker's load, over all its models and engines."""
-    found = _by_signal(plan, values)
-    return WorkerLoad(
-        running=_total(found.get(table.RUNNING)),
-        waiting=_total(found.get(table.QUEUE)),
-        kv_usage_ratio=max(found[table.KV_USAGE]) if table.KV_USAGE in found else None,
-    )
-
-
-def point_of(plan: SignalPlan, values: FloatArray, at: UnixSeconds) -> CounterPoint:
-    """Return the counters that ratios over time are derived from, over all models and engines."""
-    found = _by_signal(plan, values)
-    return CounterPoint(
-        at,
-        prompt=_total(found.get(table.PROMPT)),
-        prefill=_total(found.get(table.PREFILL)),
-        cached=_total(found.get(table.CACHED)),
-        generated=_total(found.get(table.GENERATED)),
-        prefill_seconds=_total(found.get(table.PREFILL_SECONDS)),
-        decode_seconds=_total(found.get(table.DECODE_SECONDS)),
-    )
-
-
-def _readings(plan: SignalPlan, values: FloatArray) -> Iterator[tuple[Reading, float]]:
-    """Yield what a scrape gives. NaN and less than nothing are no readings of these signals."""
-    for gather, combine in ((plan.sums, np.add), (plan.maxima, np.maximum)):
-        if not gather.readings:
-            continue
-        numbers = combine.reduceat(values[gather.columns] * gather.signs, gather.starts)
-        for reading, value in zip(gather.readings, numbers.tolist(), strict=True):
-            if not math.isnan(value) and value >= 0:
-                yield reading, value
-
-
-def _by_signal(plan: SignalPlan, values: FloatArray) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
-    for reading, value in _readings(plan, values):
-        found.setdefault(reading.signal, []).append(value)
+def read(plan: PagePlan, pages: FloatArray) -> FloatArray:
+    """Return the readings of pages (one a row), believed ones only; the last column is absent."""
+    count = len(plan.bounds.limits)
+    found = np.empty((len(pages), count + 1))
+    found[:, NOT_ON_PAGE] = STALE_NAN
+    summed = len(plan.sums.starts)
+    with np.errstate(invalid="ignore", over="ignore"):
+        if summed:
+            _reduce(plan.sums, np.add, pages, found[:, :summed])
+        if count > summed:
+            _reduce(plan.maxima, np.maximum, pages, found[:, summed:count])
+        _believe(plan.bounds, found[:, :count])
     return found
 
 
-def _total(values: Sequence[float] | None) -> float | None:
-    return None if values is None else sum(values)
+def write(
+    plan: PagePlan,
+    rows: FloatArray,
+    found: FloatArray,
+    ratios: FloatArray,
+    states: Sequence[FloatArray],
+) -> None:
+    """Write the own series of `rows`, whose first columns are the pages.
+
+    found: as `read` gave them. ratios: all of the window. states: engines missing, gauges stale.
+    """
+    begin = plan.page_columns
+    own = rows[:, begin:]
+    end = len(plan.readings)
+    own[:, :end] = found.take(plan.readings, axis=1)
+    if len(plan.derived):
+        own[:, end : end + len(plan.derived)] = ratios.take(plan.derived, axis=1)
+        end += len(plan.derived)
+    for present, state in zip((plan.has_missing, plan.has_stale), states, strict=True):
+        if present:
+            own[:, end] = state
+            end += 1
+    if plan.adapters is not None:
+        own[:, end : end + 2] = _newest(plan.adapters, rows)
+        end += 2
+    own[:, end:] = plan.constants
 
 
-def _engine_columns(series: Sequence[SeriesKey]) -> dict[str, list[int]]:
-    """Return the engine's columns by bare name, under the first prefix that the page uses."""
-    for prefix in table.ENGINE_PREFIXES:
-        columns: dict[str, list[int]] = {}
-        for column, key in enumerate(series):
-            if key.name.startswith(prefix):
-                columns.setdefault(key.name.removeprefix(prefix), []).append(column)
-        if columns:
-            return columns
-    return {}
+def _reduce(gather: Gather, combine: np.ufunc, pages: FloatArray, found: FloatArray) -> None:
+    taken = pages.take(gather.columns, axis=1)
+    if gather.weights is not None:
+        taken *= gather.weights
+    if len(gather.starts) == len(gather.columns):
+        found[:] = taken
+    else:
+        combine.reduceat(taken, gather.starts, axis=1, out=found)
 
 
-def _terms_of(
-    meaning: Meaning, series: Sequence[SeriesKey], columns: _Columns
-) -> dict[Reading, list[tuple[int, float]]]:
-    """Return, by reading, the signed columns of the first source that the page can serve."""
-    for source in meaning.sources:
-        signed = _signed_columns(source, series, columns)
-        if signed:
-            return _grouped(meaning, series, signed)
-    return {}
+def _believe(bounds: Bounds, found: FloatArray) -> None:
+    """Make absent what is no reading: NaN, infinities, less than nothing, too much."""
+    if bounds.offsets is not None:
+        found += bounds.offsets
+    found[~((found >= 0) & (found <= bounds.limits))] = STALE_NAN
+    if bounds.tops is not None:
+        np.minimum(found, bounds.tops, out=found)
+    if len(bounds.no_zero):
+        kept = found[:, bounds.no_zero]
+        found[:, bounds.no_zero] = np.where(kept > 0, kept, STALE_NAN)
+    for (theirs, others), wanted in ((bounds.guarded, True), (bounds.vetoed, False)):
+        if len(theirs):
+            kept = found[:, theirs]
+            found[:, theirs] = np.where((found[:, others] > 0) == wanted, kept, STALE_NAN)
 
 
-def _signed_columns(
-    source: Source, series: Sequence[SeriesKey], columns: _Columns
-) -> list[tuple[int, float]]:
-    if source.given and not _picked(source.given, series, columns):
-        return []
-    signed: list[tuple[int, float]] = []
-    for picks, sign in ((source.add, 1.0), (source.subtract, -1.0)):
-        for pick in picks:
-            picked = _picked(pick, series, columns)
-            if not picked:
-                return []
-            signed += [(column, sign) for column in picked]
-    return signed
+def _newest(adapters: Adapters, rows: FloatArray) -> FloatArray:
+    """Return what the newest of the instants stands for; old ones stay on the page for ever."""
+    instants = np.nan_to_num(rows.take(adapters.columns, axis=1), nan=-1.0)
+    newest: FloatArray = adapters.counts[instants.argmax(axis=1)]
+    return newest
 
 
-def _picked(pick: Pick, series: Sequence[SeriesKey], columns: _Columns) -> list[int]:
-    found = columns.get(pick.name) or columns.get(pick.name.removesuffix("_total")) or ()
-    if not pick.label:
-        return list(found)
-    return [column for column in found if _label(series[column], pick.label) in pick.values]
-
-
-def _label(key: SeriesKey, name: str) -> str:
-    return dict(key.labels).get(name, "")
-
-
-def _grouped(
-    meaning: Meaning, series: Sequence[SeriesKey], signed: Iterable[tuple[int, float]]
-) -> dict[Reading, list[tuple[int, float]]]:
-    groups: dict[Reading, list[tuple[int, float]]] = {}
-    for column, sign in signed:
-        extra: tuple[tuple[str, str], ...] = ()
-        if meaning.split:
-            theirs, ours = meaning.split
-            extra = ((ours, _label(series[column], theirs)),)
-        model = _label(series[column], table.MODEL_LABEL)
-        reading = Reading(meaning.signal, model, extra)
-        groups.setdefault(reading, []).append((column, sign))
-    return groups
-
-
-def _gather(found: Sequence[tuple[Reading, list[int], list[float]]]) -> _Gather:
-    lengths = [len(columns) for _, columns, _ in found]
-    return _Gather(
-        readings=tuple(reading for reading, _, _ in found),
-        columns=np.array([c for _, columns, _ in found for c in columns], dtype=np.intp),
-        signs=np.array([s for _, _, signs in found for s in signs], dtype=np.float64),
-        starts=np.cumsum([0, *lengths[:-1]], dtype=np.intp),
-    )
+def limits_of(upper: Sequence[float]) -> tuple[FloatArray, FloatArray | None]:
+    """Return, for upper bounds, the limits of belief and what to lower to."""
+    bounds = np.array(upper, dtype=np.float64)
+    shares = bounds == 1.0
+    limits = np.where(shares, _PERCENT_OVER, np.minimum(bounds, np.finfo(np.float64).max))
+    return limits, np.where(shares, 1.0, np.inf) if shares.any() else None

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ds4watch.vocabulary.devices import DEVICE_MEANINGS, MIG_IS_ON, OF_AN_INSTANCE
+from ds4watch.vocabulary.engines import BY_ENGINE, ENGINES
 from ds4watch.vocabulary.names import (
     FLEET_SIGNALS,
+    GPU_SIGNALS,
     PROCESS_SIGNALS,
+    ROUTER_SIGNALS,
     TARGET_SERIES,
     WORKER_SIGNALS,
     Signal,
     SignalType,
 )
-from ds4watch.vocabulary.table import MEANINGS, Source
+from ds4watch.vocabulary.routers import ROUTER_MEANINGS
+from ds4watch.vocabulary.table import RATIO, Engine, Meaning, Source
+from ds4watch.vocabulary.windows import RATIOS
 
 _INTRO = """\
 # Metrics
@@ -37,10 +43,28 @@ only rises.
 _WORKERS = """
 ## Of each worker
 
-Read from the worker's page. Names are given without the prefix (`vllm:`, or what Ray Serve and
-KServe make of it). Where there are several, the first that the page has is used: vLLM renames its
-metrics between versions. `model` is the name on that page. A page that has none of them gives no
-sample of the metric, but one of `ds4_vocabulary_missing`.
+Read from the worker's page. Names are given without the prefix (`vllm:` and `sglang:`, or what Ray
+Serve and KServe make of them), and with `_total`, which some leave out. Where there are several,
+the first that the page has is used, alone: engines rename their metrics between versions. `model`
+is the name on that page. A page of an engine that has none of them gives no sample of the metric,
+but one of `ds4_vocabulary_missing`; a page without any engine one of `ds4_engine_reported`.
+
+Several engines behind one API server (data parallel) are added up, or the fullest counts; what
+begins with `ds4_engine_` and has the label `engine` keeps them apart, on pages that show several.
+
+A page that has a metric under its name here, as our vLLM plugin writes it, is taken at its word.
+"""
+_GPUS = """
+## Of GPUs
+
+From NVML where ds4watch runs, and from the pages of DCGM and nvidia-smi exporters among the
+targets; those have the label `host`. `mig` is a MIG instance: its UUID from NVML, its number from
+DCGM.
+"""
+_ROUTERS = """
+## Of routers
+
+From the pages of routers among the targets; `router` is the target's name.
 """
 _FLEET = """
 ## Of the fleet
@@ -55,7 +79,11 @@ For rules only, with `job` and `instance` as labels too. They are not on `/metri
 that scrapes it writes its own.
 """
 _ORIGINS = (
-    ("ds4_vocabulary_missing", "comparing the page with this list"),
+    ("ds4_vocabulary_", "comparing the page with this list"),
+    ("ds4_engines", "the engine label on the page"),
+    ("ds4_engine_reported", "whether the page has any metric of this list"),
+    ("ds4_gauges_stale", "gauges and counters of the last 60 s"),
+    ("ds4_lora_", "`lora_requests_info` with the newest value"),
     ("ds4_worker_state", "the supervisor"),
     ("ds4_cost_", "the price list and the ledger"),
     ("ds4_degradation_level", "the service policy in force"),
@@ -64,12 +92,12 @@ _ORIGINS = (
     ("ds4_retry_", "the gateways' spools"),
     ("ds4_quantization_error", "log-probabilities of fixed prompts, asked of both workers"),
     ("ds4_rule_", "the evaluation of rules"),
-    ("ds4_gpu_", "NVML"),
     ("ds4_samples_", "the live buffer"),
     ("ds4_store_", "the sample store"),
 )
 """By the beginning of the name, the first that fits."""
 _DERIVED = "counters of the last 60 s"
+_FROM_COUNTERS = frozenset(name for name, _, _ in RATIOS)
 
 
 def render_metrics() -> str:
@@ -78,6 +106,8 @@ def render_metrics() -> str:
         (
             _INTRO,
             f"{_WORKERS}\n{_table(WORKER_SIGNALS, worker_origin)}",
+            f"{_GPUS}\n{_table(GPU_SIGNALS, device_origin)}",
+            f"{_ROUTERS}\n{_table(ROUTER_SIGNALS, router_origin)}",
             f"{_FLEET}\n{_table(FLEET_SIGNALS, origin)}",
             f"{_PROCESS}\n{_table(PROCESS_SIGNALS)}",
             f"{_TARGETS}\n{_table(TARGET_SERIES)}",
@@ -86,11 +116,33 @@ def render_metrics() -> str:
 
 
 def worker_origin(name: str) -> str:
-    """Return the vLLM series that a worker's signal is read from, in order of preference."""
-    for meaning in MEANINGS:
-        if meaning.signal == name:
-            return "; or ".join(dict.fromkeys(_told(source) for source in meaning.sources))
-    return origin(name) or _DERIVED
+    """Return the series that a worker's signal is read from, in order of preference."""
+    whole = {apart: signal for signal, apart in BY_ENGINE.items()}.get(name, name)
+    told = [f"{engine.name}: {text}" for engine in ENGINES if (text := _from(whole, engine))]
+    if name == "ds4_cache_block_tokens":
+        told.insert(0, "vllm: `block_size` of `cache_config_info`")
+    derived = [_DERIVED] if name in _FROM_COUNTERS else []
+    return "; ".join([*derived, *told]) or origin(name)
+
+
+def device_origin(name: str) -> str:
+    """Return the series of GPU exporters that a signal is read from."""
+    told = _sources(it for it in (*DEVICE_MEANINGS, OF_AN_INSTANCE, MIG_IS_ON) if it.signal == name)
+    return f"NVML; or {told}"
+
+
+def router_origin(name: str) -> str:
+    """Return the series of routers that a signal is read from."""
+    return _sources(meaning for meaning in ROUTER_MEANINGS if meaning.signal == name)
+
+
+def _from(signal: str, engine: Engine) -> str:
+    return _sources(meaning for meaning in engine.meanings if meaning.signal == signal)
+
+
+def _sources(meanings: Iterable[Meaning]) -> str:
+    told = (_told(source, meaning) for meaning in meanings for source in meaning.sources)
+    return "; or ".join(dict.fromkeys(told))
 
 
 def origin(name: str) -> str:
@@ -98,14 +150,22 @@ def origin(name: str) -> str:
     return next((text for start, text in _ORIGINS if name.startswith(start)), "")
 
 
-def _told(source: Source) -> str:
+def _told(source: Source, meaning: Meaning) -> str:
     added = " + ".join(f"`{pick.name}`" for pick in source.add)
     subtracted = "".join(f" − `{pick.name}`" for pick in source.subtract)  # noqa: RUF001 - minus
+    if source.offset and meaning.upper == RATIO:
+        added = f"1 − {added}"  # noqa: RUF001 - minus
     picked = [
         f" where {pick.label} is {' or '.join(pick.values)}" for pick in source.add if pick.label
     ]
     given = " (prefix caching off)" if source.given else ""
-    return f"{added}{subtracted}{''.join(picked)}{given}"
+    return f"{added}{subtracted}{''.join(picked)}{given}{_versions(source)}"
+
+
+def _versions(source: Source) -> str:
+    told = [f"since {source.since}"] if source.since else []
+    told += [f"until {source.until}"] if source.until else []
+    return f" ({', '.join(told)})" if told else ""
 
 
 def _table(signals: Iterable[Signal], origin_of: Callable[[str], str] | None = None) -> str:

@@ -1,22 +1,24 @@
-"""What engines call things, newest vLLM (0.32) first: the table behind every ds4_* signal.
+"""How the tables behind the ds4_* signals are written: names on pages, and how they combine.
 
-Of the sources of a signal the first that a page can serve is used, alone: an engine that shows an
-old and a new name for one quantity must not count twice.
+Of the sources of a signal the first that a page can serve is used, alone: a page that shows an old
+and a new name for one quantity must not count twice.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-ENGINE_PREFIXES = ("vllm:", "vllm_", "ray_vllm:", "ray_vllm_", "kserve_vllm:", "kserve_vllm_")
-"""Plain vLLM; behind Ray Serve; as KServe and RHOAI relabel it. A page is read under one only."""
+from ds4watch.model.series import Labels
 
-MODEL_LABEL = "model_name"
+RATIO = 1.0
+"""The upper bound of a share."""
 
 
 class Combine(StrEnum):
-    """How the series of several engines (data parallel) become one number."""
+    """How several series, of data-parallel engines above all, become one number."""
 
     SUM = "sum"
     MAX = "max"
@@ -36,78 +38,75 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One way to get a signal: the sum of `add` less the sum of `subtract`, all required.
+    """One way to get a signal: `scale` times (sum of `add` less sum of `subtract`) + `offset`.
 
+    All of `add` and `subtract` is required.
     given: a series that has to be on the page for this way to hold; its value is not read.
+    since, until: first and last version of the engine that has these names, where known.
     """
 
     add: tuple[Pick, ...]
     subtract: tuple[Pick, ...] = ()
     given: Pick | None = None
+    scale: float = 1.0
+    offset: float = 0.0
+    since: str = ""
+    until: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """A signal and the ways to get it. `split`: (label on the page, label of the signal)."""
+    """A signal and the ways to get it; `why` is told if a page serves none ("": not told).
+
+    split: (labels on the page, the first that a series has; label of the signal).
+    labels: further labels of the signal.
+    upper: more than that is no reading: a share over 1, a marker for "not available".
+    no_zero: values of the split label whose zero says nothing; "" stands for no split.
+    """
 
     signal: str
     sources: tuple[Source, ...]
     combine: Combine = Combine.SUM
-    split: tuple[str, str] | None = None
+    split: tuple[tuple[str, ...], str] | None = None
+    labels: Labels = ()
+    upper: float = math.inf
+    no_zero: tuple[str, ...] = ()
+    why: str = ""
 
 
-def _plain(*names: str) -> tuple[Source, ...]:
-    return tuple(Source((Pick(name),)) for name in names)
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A generation of an engine's names: those that have to be there, those that must not."""
+
+    name: str
+    needs: tuple[str, ...]
+    lacks: tuple[str, ...] = ()
 
 
-PROMPT = "ds4_prompt_tokens_total"
-PREFILL = "ds4_prefill_tokens_total"
-CACHED = "ds4_cached_tokens_total"
-GENERATED = "ds4_generated_tokens_total"
-PREFILL_SECONDS = "ds4_prefill_seconds_total"
-DECODE_SECONDS = "ds4_decode_seconds_total"
-QUEUE = "ds4_queue_depth"
-RUNNING = "ds4_running_requests"
-KV_USAGE = "ds4_kv_usage_ratio"
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What one engine calls things. A page is read under the first prefix that it uses.
 
-_BY_SOURCE = "prompt_tokens_by_source_total"
-_CACHING_IS_OFF = Pick("cache_config_info", "enable_prefix_caching", ("False", "false"))
+    by_engine: signal → signal that keeps it apart by engine, where a page shows several.
+    strange: a series that has one of these labels is not read.
+    repeated: of series that differ in these labels only, the one with the lowest is read.
+    skipped: beginnings of whole names that are not the engine's, though its prefix fits.
+    generations: newest first.
+    information: names whose labels tell something.
+    """
 
-_PREFILL_SOURCES = (
-    # vllm#33290, 2026-02: the tokens really computed.
-    Source((Pick(_BY_SOURCE, "source", ("local_compute",)),)),
-    Source((Pick("prompt_tokens_total"),), (Pick("prompt_tokens_cached_total"),)),
-    Source((Pick("prompt_tokens_total"),), given=_CACHING_IS_OFF),
-    # Queries and hits are counted in tokens and at one moment, so that their difference never
-    # falls; prompt less hits does, while a prefill is under way. Too high in some versions
-    # (vllm#43736, #25780), hence last.
-    Source((Pick("prefix_cache_queries_total"),), (Pick("prefix_cache_hits_total"),)),
-    Source((Pick("gpu_prefix_cache_queries_total"),), (Pick("gpu_prefix_cache_hits_total"),)),
-)
+    name: str
+    prefixes: tuple[str, ...]
+    meanings: tuple[Meaning, ...]
+    engine_label: str
+    by_engine: Mapping[str, str]
+    generations: tuple[Generation, ...]
+    strange: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    information: tuple[str, ...] = ()
 
-_CACHED_SOURCES = (
-    Source((Pick("prompt_tokens_cached_total"),)),
-    Source((Pick(_BY_SOURCE, "source", ("local_cache_hit", "external_kv_transfer")),)),
-    Source((Pick("prefix_cache_hits_total"), Pick("external_prefix_cache_hits_total"))),
-    *_plain("prefix_cache_hits_total", "gpu_prefix_cache_hits_total"),
-)
 
-MEANINGS = (
-    Meaning(PROMPT, _plain("prompt_tokens_total")),
-    Meaning(PREFILL, _PREFILL_SOURCES),
-    Meaning(CACHED, _CACHED_SOURCES),
-    Meaning(GENERATED, _plain("generation_tokens_total")),
-    Meaning(PREFILL_SECONDS, _plain("request_prefill_time_seconds_sum")),
-    Meaning(DECODE_SECONDS, _plain("request_decode_time_seconds_sum")),
-    Meaning("ds4_preemptions_total", _plain("num_preemptions_total")),
-    Meaning("ds4_engine_steps_total", _plain("iteration_tokens_total_count")),
-    Meaning(
-        "ds4_finished_requests_total",
-        _plain("request_success_total"),
-        split=("finished_reason", "reason"),
-    ),
-    Meaning(QUEUE, _plain("num_requests_waiting")),
-    Meaning(RUNNING, _plain("num_requests_running")),
-    # Renamed by vllm#18354, hidden by #24245, removed by #29330.
-    Meaning(KV_USAGE, _plain("kv_cache_usage_perc", "gpu_cache_usage_perc"), Combine.MAX),
-)
+def plain(*names: str, since: str = "", until: str = "") -> tuple[Source, ...]:
+    """Return sources that are one name each."""
+    return tuple(Source((Pick(name),), since=since, until=until) for name in names)

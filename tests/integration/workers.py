@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
+import numpy as np
 
 from ds4watch.config.profile import Profile
 from ds4watch.fleet.command import worker_command
@@ -22,8 +24,10 @@ from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import Schema, SeriesKey
 from ds4watch.model.worker import WorkerLoad
 from ds4watch.scrape.exposition import PageReader
-from ds4watch.vocabulary.plan import load_of, plan_for, point_of, signals_of
-from ds4watch.vocabulary.windows import CounterPoint
+from ds4watch.vocabulary.compile import plan_for
+from ds4watch.vocabulary.plan import read, write
+from ds4watch.vocabulary.windows import RATIOS
+from tests.unit.vocabulary.reference import Point
 
 START_SECONDS = 400.0
 STOP_SECONDS = 30.0
@@ -139,7 +143,7 @@ class Reading:
 
     signals: Mapping[tuple[str, str], float]
     load: WorkerLoad
-    point: CounterPoint
+    point: Point
 
     def __getitem__(self, signal: str) -> float:
         return self.signals[signal, ""]
@@ -159,12 +163,17 @@ class Gauge:
             body, content_type = await response.read(), response.headers["Content-Type"]
         page = self._pages.read(body, content_type, "worker")
         plan = plan_for(page.schema)
-        samples = signals_of(plan, page.values, ())
+        rows = np.concatenate([page.values, np.zeros(len(plan.own))])[None, :]
+        found = read(plan, rows[:, : len(page.values)])
+        write(plan, rows, found, np.full((1, len(RATIOS)), np.nan), (np.zeros(1), np.zeros(1)))
+        own = zip(plan.own, rows[0, len(page.values) :].tolist(), strict=True)
+        running, waiting, usage = found.take(plan.loads, axis=1)[0].tolist()
         return Reading(
             {
-                (sample.name, dict(sample.labels).get("reason", "")): sample.value
-                for sample in samples
+                (key.name, dict(key.labels).get("reason", "")): value
+                for key, value in own
+                if not math.isnan(value)
             },
-            load_of(plan, page.values),
-            point_of(plan, page.values, at),
+            WorkerLoad(running, waiting, usage),
+            (at, tuple(found.take(plan.counters, axis=1)[0].tolist())),
         )

@@ -18,8 +18,20 @@ from ds4watch.model.alert import AlertRule
 from ds4watch.model.worker import WorkerPhase
 from ds4watch.policy.policyfile import Binding, Level, PolicyFile, Pool
 from ds4watch.sim.faults import Fault
-from ds4watch.vocabulary.names import EXPOSED, FLEET_SIGNALS, WORKER_SIGNALS
-from ds4watch.vocabulary.reference import origin, render_metrics, worker_origin
+from ds4watch.vocabulary.names import (
+    EXPOSED,
+    FLEET_SIGNALS,
+    GPU_SIGNALS,
+    ROUTER_SIGNALS,
+    WORKER_SIGNALS,
+)
+from ds4watch.vocabulary.reference import (
+    device_origin,
+    origin,
+    render_metrics,
+    router_origin,
+    worker_origin,
+)
 from ds4watch.web.reads import reads
 from ds4watch.web.writes import writes
 from tests.unit.docs.documents import DOCS, ROOT, document, first_cells
@@ -45,6 +57,8 @@ def test_the_committed_metrics_are_what_the_vocabulary_says() -> None:
 def test_every_signal_says_where_it_comes_from() -> None:
     assert all(worker_origin(signal.name) for signal in WORKER_SIGNALS)
     assert not [signal.name for signal in FLEET_SIGNALS if not origin(signal.name)]
+    assert all("DCGM" in device_origin(signal.name) for signal in GPU_SIGNALS)
+    assert all("litellm" in router_origin(signal.name) for signal in ROUTER_SIGNALS)
 
 
 @pytest.mark.parametrize("kind", [ActionKind, ActionStatus, AuditKind, RefusalReason])

@@ -1,73 +1,43 @@
+"""What pages of engines mean."""
+
 from __future__ import annotations
 
 import math
-import re
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from ds4watch.model.series import Sample, Schema, SeriesKey, labels_of
 from ds4watch.model.worker import WorkerLoad
+from ds4watch.vocabulary.compile import Origin
+from ds4watch.vocabulary.engines import ENGINES, SGLANG, VLLM
 from ds4watch.vocabulary.names import EXPOSED, WORKER_SIGNALS
-from ds4watch.vocabulary.plan import load_of, missing, plan_for, point_of, signals_of
-from ds4watch.vocabulary.table import MEANINGS
+from tests.unit.vocabulary.pages import (
+    DATA,
+    SHARED,
+    Page,
+    everything,
+    load,
+    missing,
+    plan_of,
+    signals,
+    totals,
+)
 
-DATA = Path(__file__).resolve().parents[2] / "data" / "metrics"
-SHARED = Path(__file__).resolve().parents[3].parent / "shared" / "metrics"
-WORKER = labels_of({"worker": "w1", "profile": "tiny-full"})
-
-Page = dict[str, float]
-
-
-def page_of(lines: Page | str) -> tuple[Schema, np.ndarray]:
-    """Make a page from {series as written: value}, or from well-formed text."""
-    if isinstance(lines, str):
-        pairs = [line.rpartition(" ") for line in lines.splitlines() if line[:1] not in ("#", "")]
-        lines = {series: float(value) for series, _, value in pairs}
-    series = tuple(
-        SeriesKey(
-            written.partition("{")[0], labels_of(dict(re.findall(r'(\w+)="([^"]*)"', written)))
-        )
-        for written in lines
-    )
-    return Schema(1, series), np.array([*lines.values()], dtype=np.float64)
-
-
-def signals(lines: Page | str) -> dict[tuple[str, ...], float]:
-    """Return {(signal, model, further label value…): value}."""
-    schema, values = page_of(lines)
-    found = signals_of(plan_for(schema), values, WORKER)
-    for sample in found:
-        assert set(WORKER) <= set(sample.labels)
-        assert sample.labels == labels_of(dict(sample.labels))
-    return {short(sample): sample.value for sample in found}
-
-
-def short(sample: Sample) -> tuple[str, ...]:
-    labels = {name: value for name, value in sample.labels if (name, value) not in WORKER}
-    return (sample.name, labels.pop("model", ""), *labels.values())
-
-
-def load(lines: Page | str) -> WorkerLoad:
-    schema, values = page_of(lines)
-    return load_of(plan_for(schema), values)
+here = pytest.mark.skipif(not SHARED.exists(), reason="../shared/metrics is not here")
 
 
 def test_a_real_vllm_032_page_gives_every_signal_with_its_true_value() -> None:
-    found = signals((DATA / "vllm-0.32-cpu-loaded.prom").read_text())
-    assert found == {
+    assert signals((DATA / "vllm-0.32-cpu-loaded.prom").read_text()) == {
         ("ds4_prompt_tokens_total", "tiny"): 67049,
         ("ds4_prefill_tokens_total", "tiny"): 30697,
         ("ds4_cached_tokens_total", "tiny"): 36352,
         ("ds4_generated_tokens_total", "tiny"): 2986,
         ("ds4_prefill_seconds_total", "tiny"): 2.875765401994613,
         ("ds4_decode_seconds_total", "tiny"): 10.512491557005887,
+        ("ds4_queue_seconds_total", "tiny"): 1.4712647220003419,
         ("ds4_preemptions_total", "tiny"): 0,
         ("ds4_engine_steps_total", "tiny"): 364,
         ("ds4_finished_requests_total", "tiny", "stop"): 0,
         ("ds4_finished_requests_total", "tiny", "length"): 79,
-        ("ds4_finished_requests_total", "tiny", "abort"): 0,
         ("ds4_finished_requests_total", "tiny", "error"): 0,
         ("ds4_finished_requests_total", "tiny", "repetition"): 0,
         ("ds4_queue_depth", "tiny"): 0,
@@ -76,13 +46,16 @@ def test_a_real_vllm_032_page_gives_every_signal_with_its_true_value() -> None:
     }
 
 
-def test_a_real_vllm_032_page_misses_nothing() -> None:
-    schema, values = page_of((DATA / "vllm-0.32-cpu-loaded.prom").read_text())
-    plan = plan_for(schema)
-    assert missing(plan) == ()
-    assert plan.models == ("tiny",)
-    point = point_of(plan, values, 12.0)
-    assert point[:5] == (12.0, 67049, 30697, 36352, 2986)
+def test_a_real_vllm_032_page_misses_nothing_and_is_known_as_that() -> None:
+    text = (DATA / "vllm-0.32-cpu-loaded.prom").read_text()
+    assert missing(text) == {}
+    assert plan_of(text).model == "tiny"
+    assert totals(text)[:4] == [67049, 30697, 36352, 2986]
+    found = everything(text)
+    assert found["ds4_vocabulary_info", "vllm", "v1-0.32"] == 1
+    assert found["ds4_cache_block_tokens",] == 128
+    assert found["ds4_engine_reported",] == 1
+    assert found["ds4_engines",] == 1
 
 
 def test_a_page_of_version_06_gives_what_it_has_and_tells_what_it_lacks() -> None:
@@ -95,13 +68,18 @@ def test_a_page_of_version_06_gives_what_it_has_and_tells_what_it_lacks() -> Non
         "ds4_preemptions_total": 0,
         "ds4_queue_depth": 0,
         "ds4_running_requests": 0,
+        "ds4_swapped_requests": 0,
         "ds4_kv_usage_ratio": 0,
+        "ds4_cpu_kv_usage_ratio": 0,
     }
-    lacking = {signal for signal, _ in missing(plan_for(page_of(text)[0]))}
-    assert lacking == {meaning.signal for meaning in MEANINGS} - set(found)
+    lacking = missing(text)
+    assert set(lacking) == {it.signal for it in VLLM.meanings if it.why} - set(found)
+    assert "0.7" in lacking["ds4_decode_seconds_total"]
+    assert "--enable-prefix-caching" in lacking["ds4_cached_tokens_total"]
+    assert ("ds4_vocabulary_info", "vllm", "v0") in everything(text)
 
 
-def test_counts_of_engines_add_up_and_the_fullest_cache_counts() -> None:
+def test_counts_of_engines_add_up_and_the_fullest_cache_counts_and_each_is_kept() -> None:
     page = {
         'vllm:num_requests_running{engine="0",model_name="m"}': 3.0,
         'vllm:num_requests_running{engine="1",model_name="m"}': 5.0,
@@ -111,6 +89,8 @@ def test_counts_of_engines_add_up_and_the_fullest_cache_counts() -> None:
         'vllm:kv_cache_usage_perc{engine="1",model_name="m"}': 0.2,
         'vllm:generation_tokens_total{engine="0",model_name="m"}': 10.0,
         'vllm:generation_tokens_total{engine="1",model_name="m"}': 32.0,
+        'vllm:iteration_tokens_total_count{engine="0",model_name="m"}': 4.0,
+        'vllm:iteration_tokens_total_count{engine="1",model_name="m"}': 5.0,
     }
     assert load(page) == WorkerLoad(running=8, waiting=7, kv_usage_ratio=0.9)
     assert signals(page) == {
@@ -118,6 +98,15 @@ def test_counts_of_engines_add_up_and_the_fullest_cache_counts() -> None:
         ("ds4_queue_depth", "m"): 7,
         ("ds4_kv_usage_ratio", "m"): 0.9,
         ("ds4_generated_tokens_total", "m"): 42,
+        ("ds4_engine_steps_total", "m"): 9,
+        ("ds4_engine_running_requests", "m", "0"): 3,
+        ("ds4_engine_running_requests", "m", "1"): 5,
+        ("ds4_engine_queue_depth", "m", "0"): 0,
+        ("ds4_engine_queue_depth", "m", "1"): 7,
+        ("ds4_engine_kv_usage_ratio", "m", "0"): 0.9,
+        ("ds4_engine_kv_usage_ratio", "m", "1"): 0.2,
+        ("ds4_engine_loop_steps_total", "m", "0"): 4,
+        ("ds4_engine_loop_steps_total", "m", "1"): 5,
     }
 
 
@@ -130,6 +119,24 @@ def test_the_old_and_the_new_name_on_one_page_are_one_quantity() -> None:
     }
     assert load(page).kv_usage_ratio == 0.5
     assert signals(page)["ds4_cached_tokens_total", "m"] == 7
+
+
+@pytest.mark.parametrize(
+    ("names", "generation"),
+    [
+        (("num_requests_running", "num_requests_swapped", "gpu_cache_usage_perc"), "v0"),
+        (("gpu_cache_usage_perc", "gpu_prefix_cache_hits_total"), "v1-0.8"),
+        (("gpu_cache_usage_perc", "kv_cache_usage_perc"), "v1-0.9.2"),
+        (("kv_cache_usage_perc", "prefix_cache_hits_total"), "v1-0.11"),
+        (("kv_cache_usage_perc", "prompt_tokens_by_source_total"), "v1-2026.02"),
+    ],
+)
+def test_workers_of_several_versions_give_one_usage_and_are_told_apart(
+    names: tuple[str, ...], generation: str
+) -> None:
+    page = {f'vllm:{name}{{source="local_compute"}}': 0.25 for name in names}
+    assert load(page).kv_usage_ratio == 0.25
+    assert ("ds4_vocabulary_info", "vllm", generation) in everything(page)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +173,7 @@ def test_the_old_and_the_new_name_on_one_page_are_one_quantity() -> None:
         ({"vllm:gpu_prefix_cache_queries": 96.0, "vllm:gpu_prefix_cache_hits": 16.0}, 80),
         ({"vllm:prompt_tokens_total": 100.0}, None),
         ({"vllm:prompt_tokens_total": 100.0, "vllm:prefix_cache_queries_total": 96.0}, None),
+        ({"vllm:prompt_tokens_total": 5.0, "vllm:prompt_tokens_cached_total": 64.0}, None),
     ],
 )
 def test_computed_prompt_tokens_come_from_the_best_source_there_is(
@@ -177,13 +185,7 @@ def test_computed_prompt_tokens_come_from_the_best_source_there_is(
 @pytest.mark.parametrize(
     ("page", "cached"),
     [
-        (
-            {
-                "vllm:prompt_tokens_cached_total": 9.0,
-                "vllm:prefix_cache_hits_total": 50.0,
-            },
-            9,
-        ),
+        ({"vllm:prompt_tokens_cached_total": 9.0, "vllm:prefix_cache_hits_total": 50.0}, 9),
         (
             {
                 'vllm:prompt_tokens_by_source_total{source="local_compute"}': 11.0,
@@ -193,10 +195,7 @@ def test_computed_prompt_tokens_come_from_the_best_source_there_is(
             7,
         ),
         (
-            {
-                "vllm:prefix_cache_hits_total": 4.0,
-                "vllm:external_prefix_cache_hits_total": 2.0,
-            },
+            {"vllm:prefix_cache_hits_total": 4.0, "vllm:external_prefix_cache_hits_total": 2.0},
             6,
         ),
         ({"vllm:prefix_cache_hits": 4.0}, 4),
@@ -205,6 +204,14 @@ def test_computed_prompt_tokens_come_from_the_best_source_there_is(
 )
 def test_cached_tokens_come_from_the_best_source_there_is(page: Page, cached: float | None) -> None:
     assert signals(page).get(("ds4_cached_tokens_total", "")) == cached
+
+
+@pytest.mark.parametrize(("rate", "miss"), [(0.75, 0.25), (0.0, 1.0), (-1.0, None), (1.5, None)])
+def test_a_hit_rate_gauge_stands_in_for_counters_and_minus_one_means_off(
+    rate: float, miss: float | None
+) -> None:
+    page = {"vllm:num_requests_running": 0.0, "vllm:gpu_prefix_cache_hit_rate": rate}
+    assert signals(page).get(("ds4_cache_miss_ratio", "")) == miss
 
 
 @pytest.mark.parametrize(
@@ -219,8 +226,9 @@ def test_cached_tokens_come_from_the_best_source_there_is(page: Page, cached: fl
     ],
 )
 def test_every_prefix_and_either_ending_is_understood(name: str) -> None:
-    page = {f'{name}{{model_name="m",ReplicaId="{n}"}}': 2.0 for n in "ab"}
+    page = {f'{name}{{engine="0",model_name="m",ReplicaId="{n}"}}': 2.0 for n in "ab"}
     assert signals(page) == {("ds4_generated_tokens_total", "m"): 4}
+    assert plan_of(page).engines == ()  # of Ray: they come and go
 
 
 def test_two_prefixes_on_one_page_do_not_count_twice() -> None:
@@ -238,41 +246,145 @@ def test_models_of_one_page_are_kept_apart_and_the_load_is_of_all() -> None:
     }
     assert signals(page) == {("ds4_running_requests", "a"): 1, ("ds4_running_requests", "b"): 2}
     assert load(page).running == 3
-    assert plan_for(page_of(page)[0]).models == ("a", "b")
+    assert plan_of(page).model == "a"
 
 
-@pytest.mark.parametrize("page", [{}, {"python_info": 1.0, "process_open_fds": 35.0}])
+def test_a_page_of_very_many_models_is_read_within_bounds() -> None:
+    page = {f'vllm:num_requests_running{{model_name="m{n}"}}': 1.0 for n in range(500)}
+    found = signals(page)
+    assert len(found) == 65
+    assert found["ds4_running_requests", "other"] == 500 - 64
+    assert load(page).running == 500
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {},
+        {"python_info": 1.0, "process_open_fds": 35.0},
+        {'vllm:cache_config_info{block_size="16"}': 1.0},
+        {"vllm_router_requests_total": 1.0, "vllm_tokenizer_vocab_size": 1.0},
+    ],
+)
 def test_a_page_without_an_engine_is_not_an_idle_engine(page: Page) -> None:
-    schema, values = page_of(page)
-    plan = plan_for(schema)
-    assert not plan.has_engine
-    assert signals(page) == {}
+    worker = Origin(is_worker=True)
+    assert not plan_of(page, worker).engine
+    assert everything(page, worker)["ds4_engine_reported",] == 0
+    assert ("ds4_engine_reported",) not in everything(page)
     assert load(page) == WorkerLoad()
-    assert point_of(plan, values, 1.0)[1:] == (None,) * 6
-    assert {why for _, why in missing(plan)} == {"the page has no vLLM metrics"}
-    assert len(missing(plan)) == len(MEANINGS)
+    assert all(map(math.isnan, totals(page)))
+    assert missing(page) == {}
 
 
 def test_what_is_not_reported_is_absent_and_not_zero() -> None:
     assert load({"vllm:num_requests_running": 0.0}) == WorkerLoad(running=0)
 
 
-@pytest.mark.parametrize("value", [math.nan, -1.0])
+@pytest.mark.parametrize("value", [math.nan, -1.0, math.inf, -math.inf])
 def test_not_a_number_and_less_than_nothing_are_absent(value: float) -> None:
     page = {"vllm:num_requests_waiting": value, "vllm:kv_cache_usage_perc": value}
     assert signals(page) == {}
     assert load(page) == WorkerLoad()
 
 
-def test_every_meaning_is_a_named_signal_with_the_workers_labels() -> None:
-    for meaning in MEANINGS:
+@pytest.mark.parametrize(("usage", "read"), [(1.0, 1.0), (1.01, 1.0), (37.0, None)])
+def test_a_share_is_never_over_one(usage: float, read: float | None) -> None:
+    assert load({"vllm:kv_cache_usage_perc": usage}).kv_usage_ratio == read
+
+
+def test_zero_aborts_are_not_told_as_a_fact() -> None:
+    page = {'vllm:request_success_total{finished_reason="abort"}': 0.0}
+    assert signals(page) == {}
+    page = dict.fromkeys(page, 3.0)
+    assert signals(page) == {("ds4_finished_requests_total", "", "abort"): 3}
+
+
+def test_adapters_are_those_of_the_newest_lora_series_and_no_instant_is_added() -> None:
+    def lora(running: str, waiting: str) -> str:
+        return (
+            f'vllm:lora_requests_info{{max_lora="4",running_lora_adapters="{running}",'
+            f'waiting_lora_adapters="{waiting}"}}'
+        )
+
+    page = {
+        "vllm:num_requests_running": 1.0,
+        lora("a,b,c", ""): 1.73e9,
+        lora("a,b", "d"): 1.74e9,
+        lora("", "x,y,z"): 1.72e9,
+    }
+    found = signals(page)
+    assert found["ds4_lora_running_adapters",] == 2
+    assert found["ds4_lora_waiting_adapters",] == 1
+    assert max(found.values()) == 2
+
+
+def test_a_worker_that_exports_our_own_names_is_taken_at_its_word() -> None:
+    page = {
+        'ds4_running_requests{model="m",engine="0"}': 4.0,
+        'ds4_running_requests{model="m",engine="1"}': 3.0,
+        'ds4_prompt_tokens_total{model="m"}': 500.0,
+        'ds4_cache_miss_ratio{model="m"}': 0.5,
+        'vllm:num_requests_running{model_name="m"}': 99.0,
+        'vllm:num_requests_waiting{model_name="m"}': 2.0,
+        'vllm:prompt_tokens_total{model_name="m"}': 1.0,
+        'vllm:prompt_tokens_cached_total{model_name="m"}': 1.0,
+    }
+    assert load(page) == WorkerLoad(running=7, waiting=2)
+    assert totals(page)[0] == 500
+    own = {key.name for key in plan_of(page).own}
+    assert "ds4_queue_depth" in own
+    assert not own & {"ds4_running_requests", "ds4_prompt_tokens_total", "ds4_cache_miss_ratio"}
+    shown = [it.name for it in plan_of(page).shown]
+    assert shown.count("ds4_running_requests") == 2
+
+
+def test_a_page_with_our_names_alone_is_an_engines() -> None:
+    page = {'ds4_running_requests{model="m"}': 1.0}
+    assert plan_of(page).engine == "ds4"
+    assert load(page) == WorkerLoad(running=1)
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: str(engine.name))
+def test_every_meaning_is_a_named_signal_with_the_workers_labels(engine: object) -> None:
+    for meaning in engine.meanings:  # type: ignore[attr-defined]
         signal = EXPOSED[meaning.signal]
         assert signal in WORKER_SIGNALS
-        extra = {meaning.split[1]} if meaning.split else set()
-        assert set(signal.labels) == {"worker", "profile", "model"} | extra
+        if meaning.sources and meaning.signal != "ds4_cache_block_tokens":
+            extra = {meaning.split[1]} if meaning.split else set()
+            assert set(signal.labels) == {"worker", "profile", "model"} | extra
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="../shared/metrics is not here")
+def test_sglang_under_load_is_understood() -> None:
+    page = {
+        'sglang:num_running_reqs{model_name="m",tp_rank="0",dp_rank="0"}': 162.0,
+        'sglang:num_running_reqs{model_name="m",tp_rank="1",dp_rank="0"}': 162.0,
+        'sglang:num_running_reqs{model_name="m",tp_rank="2",dp_rank="1"}': 40.0,
+        'sglang:num_queue_reqs{model_name="m",tp_rank="0"}': 2826.0,
+        'sglang:num_queue_reqs{model_name="m",tp_rank="0",priority="1"}': 26.0,
+        'sglang:token_usage{model_name="m"}': 0.28,
+        'sglang:prompt_tokens_total{model_name="m",is_streaming="true"}': 800.0,
+        'sglang:prompt_tokens_total{model_name="m",is_streaming="false"}': 200.0,
+        'sglang:cached_tokens_total{model_name="m",cache_source="device"}': 300.0,
+        'sglang:generation_tokens_total{model_name="m"}': 70.0,
+        'sglang:cache_hit_rate{model_name="m"}': 0.0075,
+        'sglang:page_size{model_name="m"}': 64.0,
+    }
+    assert load(page) == WorkerLoad(running=202, waiting=2826, kv_usage_ratio=0.28)
+    found = signals(page)
+    assert found["ds4_prefill_tokens_total", "m"] == 700
+    assert found["ds4_engine_running_requests", "m", "1"] == 40
+    assert everything(page)["ds4_cache_block_tokens",] == 64
+    assert set(missing(page)) >= {"ds4_prefill_seconds_total", "ds4_finished_requests_total"}
+    assert "SGLang" in missing(page)["ds4_finished_requests_total"]
+
+
+def test_a_table_says_each_signal_once() -> None:
+    for meanings in (VLLM.meanings, SGLANG.meanings):
+        names = [meaning.signal for meaning in meanings]
+        assert len(names) == len(set(names))
+
+
+@here
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -289,8 +401,28 @@ def test_every_meaning_is_a_named_signal_with_the_workers_labels() -> None:
             "vllm-v07-aibrix-docs.prom",
             {"ds4_prompt_tokens_total": 148, "ds4_generated_tokens_total": 955},
         ),
+        (
+            "vllm-ray-prefix-trimmed.prom",
+            {"ds4_generated_tokens_total": 300, "ds4_kv_usage_ratio": 5.882698982295764e-05},
+        ),
+        (
+            "sglang-docs-overload.prom",
+            {
+                "ds4_queue_depth": 2826,
+                "ds4_running_requests": 162,
+                "ds4_prompt_tokens_total": 8128902,
+                "ds4_cache_miss_ratio": 1 - 0.007507552643049313,
+            },
+        ),
+        ("vllm-llmprobe-handmade.prom", {"ds4_running_requests": 2, "ds4_kv_usage_ratio": 0.314}),
     ],
 )
 def test_pages_of_others_are_understood(name: str, expected: dict[str, float]) -> None:
     found = {signal: value for (signal, *_), value in signals((SHARED / name).read_text()).items()}
     assert {signal: found[signal] for signal in expected} == expected
+
+
+@here
+@pytest.mark.parametrize("name", ["vllm-ray-prefix-trimmed.prom", "vllm-v07-aibrix-docs.prom"])
+def test_no_old_page_turns_off_into_a_miss_ratio(name: str) -> None:
+    assert not [key for key in signals((SHARED / name).read_text()) if "miss_ratio" in key[0]]
