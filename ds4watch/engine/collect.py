@@ -16,7 +16,7 @@ from ds4watch.model.scrape import ScrapeResult, Target
 from ds4watch.model.series import STALE_NAN, FloatArray, Schema, SeriesKey
 from ds4watch.model.worker import WorkerLoad
 from ds4watch.vocabulary.compile import ANYWHERE, Origin, plan_for
-from ds4watch.vocabulary.plan import IntArray, Load, PagePlan, read, write
+from ds4watch.vocabulary.plan import IntArray, PagePlan, read, write
 from ds4watch.vocabulary.windows import RATIOS, Heartbeats, Windows
 
 _MOST_PLANS = 1024
@@ -148,7 +148,8 @@ class Reader:
             return
         width = plan.page_columns
         values = np.empty((len(results), width + len(plan.own)))
-        np.stack([result.values for result in results], out=values[:, :width])
+        for row, result in zip(values, results, strict=True):
+            row[:width] = result.values
         found = read(plan, values[:, :width])
         ratios, states = self._over_time(plan, results, found)
         write(plan, values, found, ratios, states)
@@ -176,14 +177,14 @@ class Reader:
         rows = self._rows_of(results)
         at = np.array([result.at for result in results])
         missing = self._missing(plan, results)
-        if missing.any():
+        if np.count_nonzero(missing):
             found[np.ix_(missing > 0, plan.whole)] = STALE_NAN
         counters = found.take(plan.counters, axis=1)
         ratios = self._windows.advance(rows, at, counters, plan.sources)
         loads = found.take(plan.loads, axis=1)
         progress = _progress_of(plan, found)
         self._note(results, loads, progress)
-        busy = np.fmax(loads[:, Load.RUNNING], loads[:, Load.WAITING])
+        busy = np.fmax(loads[:, 0], loads[:, 1])
         stale = self._heartbeats.note(rows, at, progress, busy)
         return ratios, (missing, stale)
 
@@ -252,6 +253,7 @@ def _progress_of(plan: PagePlan, found: FloatArray) -> FloatArray:
     moving = found.take(plan.progress, axis=1)
     unknown = np.isnan(moving)
     moving[unknown] = 0.0
-    progress: FloatArray = moving.sum(axis=1)
-    progress[unknown.all(axis=1)] = np.nan
+    progress: FloatArray = np.add.reduce(moving, axis=1)
+    if np.count_nonzero(unknown):
+        progress[unknown.all(axis=1)] = np.nan
     return progress

@@ -32,7 +32,7 @@ from ds4watch.model.alert import AlertPhase
 from ds4watch.model.errors import EdgeError, EdgeReason
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.scrape import ScrapeFailure, ScrapeResult, Target
-from ds4watch.model.series import Sample, SeriesKey
+from ds4watch.model.series import Sample, Schema, SeriesKey
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerView
 from ds4watch.policy.ladder import LadderState, decide, pool_of
 from ds4watch.scrape.gpu import GpuReport
@@ -72,6 +72,7 @@ class Engine:
         self._gpus = GpuReport()
         self._watched: list[Watch] = []
         self._failing = False
+        self._own = Schema(0, ())
         self.known = known
 
     def wake(self) -> None:
@@ -211,9 +212,11 @@ class Engine:
         known.per_hour = per_hour(known.fleet.workers, self._settings.prices, now)
         mine = self._own_samples(now)
         known.samples = LazySamples(collected.samples.rows, mine)
-        schema = parts.samples.intern(tuple(SeriesKey(it.name, it.labels) for it in mine))
+        series = tuple(SeriesKey(it.name, it.labels) for it in mine)
+        if series != self._own.series:  # numbering takes a digest of them all
+            self._own = parts.samples.intern(series)
         values = np.array([sample.value for sample in mine], dtype=np.float64)
-        own = ScrapeResult(SELF, now, schema.id, values)
+        own = ScrapeResult(SELF, now, self._own.id, values)
         parts.live.append([*collected.results, own], parts.samples.schema)
         parts.telemetry.signals.publish(known.samples)
         return own

@@ -23,6 +23,8 @@ from ds4watch.vocabulary.plan import (
 from ds4watch.vocabulary.table import Combine
 from ds4watch.vocabulary.windows import COUNTERS, RATIOS
 
+_OVER_ZERO = math.nextafter(0.0, 1.0)
+
 
 @dataclass(slots=True, eq=False)
 class Reading:
@@ -112,7 +114,7 @@ def compiled(draft: Draft) -> PagePlan:
 MISSING = "ds4_engines_missing"
 STALE = "ds4_gauges_stale"
 LOADS = ("ds4_running_requests", "ds4_queue_depth", "ds4_kv_usage_ratio")
-"""In the order of `plan.Load`."""
+"""In the order of `PagePlan.loads`."""
 MOVING = (
     "ds4_engine_steps_total",
     "ds4_generated_tokens_total",
@@ -189,10 +191,10 @@ def _bounds(readings: Sequence[Reading], place: dict[int, int]) -> Bounds:
         return _indices([n for n, _ in found]), _indices([other for _, other in found])
 
     return Bounds(
+        floors=np.array([_OVER_ZERO if reading.no_zero else 0.0 for reading in readings]),
         limits=limits,
         tops=tops,
         offsets=offsets if offsets.any() else None,
-        no_zero=_indices([n for n, reading in enumerate(readings) if reading.no_zero]),
         guarded=pairs(reading.guard for reading in readings),
         vetoed=pairs(reading.veto for reading in readings),
     )

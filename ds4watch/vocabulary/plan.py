@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TypeAlias
 
 import numpy as np
@@ -21,14 +20,6 @@ _PERCENT_OVER = 1.05
 """A share may be a little over 1 by rounding; what is more is in another unit, and no reading."""
 
 
-class Load(IntEnum):
-    """Places in `PagePlan.loads`."""
-
-    RUNNING = 0
-    WAITING = 1
-    KV_USAGE = 2
-
-
 @dataclass(frozen=True, slots=True)
 class Gather:
     """Columns to take, the weight of each, and where each reading's run of columns starts."""
@@ -42,16 +33,15 @@ class Gather:
 class Bounds:
     """What of the readings is believed.
 
-    limits: over it is no reading. tops: lowered to it. offsets: added before.
-    no_zero: readings that are absent at zero.
+    floors, limits: under or over them is no reading. tops: lowered to it. offsets: added before.
     guarded: pairs (reading, another): absent unless the other is over zero.
     vetoed: pairs (reading, another): absent if the other is over zero.
     """
 
+    floors: FloatArray
     limits: FloatArray
     tops: FloatArray | None
     offsets: FloatArray | None
-    no_zero: IntArray
     guarded: tuple[IntArray, IntArray]
     vetoed: tuple[IntArray, IntArray]
 
@@ -82,6 +72,7 @@ class PagePlan:
         adapters; constants.
     whole: what was read of all engines together, which says nothing while one is missing.
     counters, sources: readings behind the window's ratios, and which names they were found under.
+    loads: running, waiting, KV usage. progress: what rises while an engine does something.
     engines: values of the engine label, where they tell engines apart.
     local: the labels of the series depend on the target.
     """
@@ -166,12 +157,10 @@ def _believe(bounds: Bounds, found: FloatArray) -> None:
     """Make absent what is no reading: NaN, infinities, less than nothing, too much."""
     if bounds.offsets is not None:
         found += bounds.offsets
-    found[~((found >= 0) & (found <= bounds.limits))] = STALE_NAN
+    believed = (found >= bounds.floors) & (found <= bounds.limits)
+    np.copyto(found, STALE_NAN, where=~believed)
     if bounds.tops is not None:
         np.minimum(found, bounds.tops, out=found)
-    if len(bounds.no_zero):
-        kept = found[:, bounds.no_zero]
-        found[:, bounds.no_zero] = np.where(kept > 0, kept, STALE_NAN)
     for (theirs, others), wanted in ((bounds.guarded, True), (bounds.vetoed, False)):
         if len(theirs):
             kept = found[:, theirs]

@@ -7,6 +7,7 @@ last minute. What was gained over the window is then the difference of two point
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ds4watch.model.series import STALE_NAN, FloatArray
 from ds4watch.vocabulary.engines import (
@@ -34,11 +35,18 @@ RATIOS = (
 )
 """The columns of what `Windows.advance` returns: signal, its kind, the counters it needs."""
 
-_TELL_A_RESTART = [COUNTERS.index(PROMPT), COUNTERS.index(GENERATED)]
+_PROMPT, _PREFILL, _CACHED, _GENERATED, _PREFILL_SECONDS, _DECODE_SECONDS = range(len(COUNTERS))
+_TELL_A_RESTART = [_PROMPT, _GENERATED]
+_PARTS = [_CACHED, _PREFILL, _PREFILL_SECONDS, _PROMPT, _GENERATED]
 _RESTART_SHARE = 0.5
 _FEWEST_SLOTS = 64
 _MOST_SLOTS = 512
 _LONG_AGO = -np.inf
+
+
+_COUNTED, _TOTAL, _UNKNOWN_AT = range(3)
+"""Of the counters is kept: as last seen, freed from restarts, last scrape before one unknown."""
+_NOTHING_KEPT = np.array([np.nan, 0.0, _LONG_AGO])[:, None]
 
 
 class Windows:
@@ -51,9 +59,7 @@ class Windows:
         self._head = np.zeros(0, dtype=np.intp)
         self._last_at = np.zeros(0)
         self._refused_at = np.zeros(0)
-        self._counted = np.zeros((0, len(COUNTERS)))
-        self._total = np.zeros((0, len(COUNTERS)))
-        self._unknown_at = np.zeros((0, len(COUNTERS)))
+        self._kept = np.zeros((0, len(_NOTHING_KEPT), len(COUNTERS)))
         self._sources = np.zeros((0, len(COUNTERS)), dtype=np.intp)
 
     def clear(self, rows: IntArray) -> None:
@@ -64,8 +70,7 @@ class Windows:
         self._times[rows] = _LONG_AGO
         self._last_at[rows] = _LONG_AGO
         self._refused_at[rows] = np.inf
-        self._counted[rows] = np.nan
-        self._unknown_at[rows] = _LONG_AGO
+        self._kept[rows] = _NOTHING_KEPT
 
     def advance(
         self, rows: IntArray, at: FloatArray, counters: FloatArray, sources: IntArray
@@ -77,11 +82,22 @@ class Windows:
         is left out; a second one, newer than that, shows that the clock was set back.
         """
         fresh = at > self._last_at[rows]
-        if fresh.all():
-            return self._advance(rows, at, counters, sources)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if np.count_nonzero(fresh) == len(rows):
+                return self._advance(rows, at, counters, sources)
+            return self._advance_some(fresh, rows, at, counters, sources)
+
+    def _advance_some(
+        self,
+        fresh: NDArray[np.bool_],
+        rows: IntArray,
+        at: FloatArray,
+        counters: FloatArray,
+        sources: IntArray,
+    ) -> FloatArray:
         set_back = ~fresh & (at > self._refused_at[rows])
         self.clear(rows[set_back])
-        fresh |= set_back
+        fresh = fresh | set_back
         self._refused_at[rows[~fresh]] = at[~fresh]
         ratios = np.full((len(rows), len(RATIOS)), STALE_NAN)
         ratios[fresh] = self._advance(rows[fresh], at[fresh], counters[fresh], sources)
@@ -90,7 +106,8 @@ class Windows:
     def _advance(
         self, rows: IntArray, at: FloatArray, counters: FloatArray, sources: IntArray
     ) -> FloatArray:
-        totals = self._count(rows, counters, sources)
+        kept = self._count(rows, counters, sources)
+        totals = kept[:, _TOTAL]
         start = (at - WINDOW_SECONDS)[:, None]
         head = self._next_slots(rows, start)
         self._times[rows, head] = at
@@ -100,42 +117,42 @@ class Windows:
         self._refused_at[rows] = np.inf
         times = self._times[rows]
         first = np.where(times >= start, times, np.inf).argmin(axis=1)
-        since = times[np.arange(len(rows)), first]
+        since = self._times[rows, first]
         gained = totals - self._totals[rows, first]
-        gained[self._unknown_at[rows] >= since[:, None]] = np.nan
+        np.copyto(gained, np.nan, where=kept[:, _UNKNOWN_AT] >= since[:, None])
         return _ratios(gained, at - since)
 
     def _count(self, rows: IntArray, counters: FloatArray, sources: IntArray) -> FloatArray:
-        """Add what was gained since the last scrape.
+        """Add what was gained since the last scrape; return what is kept of `rows`.
 
         All counters of an engine restart together: a fall of the prompt or generated tokens below
         half is a restart of all. A lesser fall, or one of another counter, is noise (vLLM at times
         counts down), and counts as no gain. Where a counter is unknown, so are windows over it.
         """
-        before = self._counted[rows]
-        with np.errstate(invalid="ignore"):
-            gained = np.maximum(counters - before, 0.0)
-            fell = counters[:, _TELL_A_RESTART] < before[:, _TELL_A_RESTART] * _RESTART_SHARE
-        restarted = fell.any(axis=1)
-        if restarted.any():
+        kept = self._kept[rows]
+        before = kept[:, _COUNTED]
+        gained = np.maximum(counters - before, 0.0)
+        fell = (counters < before * _RESTART_SHARE).take(_TELL_A_RESTART, axis=1)
+        if np.count_nonzero(fell):
+            restarted = fell.any(axis=1)
             gained[restarted] = counters[restarted]
         renamed = self._sources[rows] != sources
-        if renamed.any():
+        if np.count_nonzero(renamed):
             gained[renamed] = np.nan
             self._sources[rows] = sources
         unknown = np.isnan(gained)
-        if unknown.any():
-            last_at = np.broadcast_to(self._last_at[rows][:, None], unknown.shape)
-            self._unknown_at[rows] = np.where(unknown, last_at, self._unknown_at[rows])
+        if np.count_nonzero(unknown):
+            np.copyto(kept[:, _UNKNOWN_AT], self._last_at[rows][:, None], where=unknown)
             gained[unknown] = 0.0
-        totals: FloatArray = self._total[rows] + gained
-        self._total[rows] = totals
-        self._counted[rows] = counters
-        return totals
+        kept[:, _TOTAL] += gained
+        kept[:, _COUNTED] = counters
+        self._kept[rows] = kept
+        return kept
 
     def _next_slots(self, rows: IntArray, start: FloatArray) -> IntArray:
         head: IntArray = (self._head[rows] + 1) % self._slots
-        if self._slots < _MOST_SLOTS and (self._times[rows, head] >= start[:, 0]).any():
+        full = self._times[rows, head] >= start[:, 0]
+        if self._slots < _MOST_SLOTS and np.count_nonzero(full):
             self._widen()
             return self._next_slots(rows, start)
         return head
@@ -159,30 +176,27 @@ class Windows:
         self._head = grown(self._head, more, 0)
         self._last_at = grown(self._last_at, more, _LONG_AGO)
         self._refused_at = grown(self._refused_at, more, np.inf)
-        self._counted = grown(self._counted, more, np.nan)
-        self._total = grown(self._total, more, 0.0)
-        self._unknown_at = grown(self._unknown_at, more, _LONG_AGO)
+        self._kept = grown(self._kept, more, np.nan)
         self._sources = grown(self._sources, more, 0)
 
 
 class Heartbeats:
-    """When each worker's engine last did something, by the row it was given."""
+    """When each worker's engine last did something, by the row it was given.
+
+    Kept of each: its progress, and when that last changed.
+    """
 
     def __init__(self) -> None:
-        self._progress = np.zeros(0)
-        self._moved_at = np.zeros(0)
+        self._kept = np.zeros((0, 2))
 
     def clear(self, rows: IntArray) -> None:
         """Begin anew with `rows`, making room for them."""
         if not len(rows):
             return
-        more = int(rows.max()) + 1 - len(self._progress)
+        more = int(rows.max()) + 1 - len(self._kept)
         if more > 0:
-            more = max(more, len(self._progress))
-            self._progress = grown(self._progress, more, np.nan)
-            self._moved_at = grown(self._moved_at, more, np.inf)
-        self._progress[rows] = np.nan
-        self._moved_at[rows] = np.inf
+            self._kept = grown(self._kept, max(more, len(self._kept)), np.nan)
+        self._kept[rows] = (np.nan, np.inf)
 
     def note(
         self, rows: IntArray, at: FloatArray, progress: FloatArray, busy: FloatArray
@@ -191,10 +205,11 @@ class Heartbeats:
 
         progress: a sum of counters; without it the answer is absent. busy: requests in the engine.
         """
-        moved = progress != self._progress[rows]
-        moved_at = np.where(moved, at, np.minimum(self._moved_at[rows], at))
-        self._progress[rows] = progress
-        self._moved_at[rows] = moved_at
+        kept = self._kept[rows]
+        moved_at = np.where(progress != kept[:, 0], at, np.minimum(kept[:, 1], at))
+        kept[:, 0] = progress
+        kept[:, 1] = moved_at
+        self._kept[rows] = kept
         stale = (busy > 0) & (at - moved_at >= STALE_AFTER_SECONDS)
         return np.where(np.isnan(progress), STALE_NAN, stale)
 
@@ -213,17 +228,16 @@ def _ratios(gained: FloatArray, span: FloatArray) -> FloatArray:
     prefill_token_ratio = Δprefill / (Δprefill + Δgenerated)
     prefill_time_ratio = Δprefill_seconds / (Δprefill_seconds + Δdecode_seconds)
     """
-    prompt, prefill, cached, generated, prefill_seconds, decode_seconds = gained.T
-    ratios = np.empty((len(gained), len(RATIOS)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios[:, 0] = np.clip(1.0 - cached / prompt, 0.0, 1.0)
-        ratios[:, 1] = prefill / (prefill + generated)
-        ratios[:, 2] = prefill_seconds / (prefill_seconds + decode_seconds)
-        traffic = np.fmax(prompt, 0.0) + np.fmax(generated, 0.0) > 0
-        seconds = np.where(traffic, span, np.nan)
-        ratios[:, 3] = prompt / seconds
-        ratios[:, 4] = generated / seconds
-    ratios[:, 0][~(prompt > 0)] = np.nan
-    ratios[~(span > 0)] = np.nan
-    ratios[np.isnan(ratios)] = STALE_NAN
-    return ratios
+    parts = gained.take(_PARTS, axis=1)
+    wholes = np.empty_like(parts)
+    wholes[:, 0] = gained[:, _PROMPT]
+    wholes[:, 1] = gained[:, _PREFILL] + gained[:, _GENERATED]
+    wholes[:, 2] = gained[:, _PREFILL_SECONDS] + gained[:, _DECODE_SECONDS]
+    traffic = np.fmax(gained[:, _PROMPT], 0.0) + np.fmax(gained[:, _GENERATED], 0.0) > 0
+    wholes[:, 3:] = (span * traffic)[:, None]
+    wholes[~(wholes > 0)] = np.nan
+    wholes[~(span > 0)] = np.nan
+    parts /= wholes
+    parts[:, 0] = np.maximum(1.0 - parts[:, 0], 0.0)
+    np.copyto(parts, STALE_NAN, where=np.isnan(parts))
+    return parts
