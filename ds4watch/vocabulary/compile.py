@@ -100,16 +100,17 @@ def _add_meanings(draft: Draft, engine: Engine, columns: Columns) -> bool:
     engines = _engines(engine, draft.series, columns)
     any_found = False
     for meaning in engine.meanings:
-        if meaning.signal in draft.given or meaning.signal == MISS_RATIO:
+        if meaning.signal == MISS_RATIO:
             continue
         has_model = "model" in _OF_WORKERS[meaning.signal].labels
         found = find(meaning, draft.series, columns, _model if has_model else _nothing)
         if found is None:
-            if meaning.why:
+            if meaning.why and meaning.signal not in draft.given:
                 draft.missing.append((meaning.signal, meaning.why))
             continue
         any_found = True
-        _add_found(draft, meaning, found)
+        if meaning.signal not in draft.given:
+            _add_found(draft, meaning, found)
         if len(engines) > 1 and meaning.signal in engine.by_engine:
             _add_by_engine(draft, engine, meaning, columns)
     if not any_found:
@@ -163,6 +164,8 @@ def _add_by_engine(draft: Draft, engine: Engine, meaning: Meaning, columns: Colu
         return (*_model(key), ("engine", label(key, engine.engine_label)))
 
     apart = replace(meaning, signal=engine.by_engine[meaning.signal])
+    if apart.signal in draft.given:
+        return
     found = find(apart, draft.series, columns, labels)
     for own, terms in (found.terms if found else {}).items():
         draft.add(apart.signal, own, Reading(terms, apart.combine, 0.0, apart.upper))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ds4watch.vocabulary.devices import DEVICE_MEANINGS, MIG_IS_ON, OF_AN_INSTANCE
+from ds4watch.vocabulary.devices import DEVICE_MEANINGS, MIG_IS_ON, OF_AN_INSTANCE, XID
 from ds4watch.vocabulary.engines import BY_ENGINE, ENGINES
 from ds4watch.vocabulary.names import (
     FLEET_SIGNALS,
@@ -128,7 +128,7 @@ def worker_origin(name: str) -> str:
 def device_origin(name: str) -> str:
     """Return the series of GPU exporters that a signal is read from."""
     told = _sources(it for it in (*DEVICE_MEANINGS, OF_AN_INSTANCE, MIG_IS_ON) if it.signal == name)
-    return f"NVML; or {told}"
+    return told if name == XID else f"NVML; or {told}"
 
 
 def router_origin(name: str) -> str:

@@ -338,6 +338,17 @@ def test_a_worker_that_exports_our_own_names_is_taken_at_its_word() -> None:
     assert shown.count("ds4_running_requests") == 2
 
 
+def test_engines_are_kept_apart_beside_our_own_names_too() -> None:
+    page = {f'ds4_running_requests{{model="m",engine="{n}"}}': 2.0 for n in "01"}
+    page |= {f'vllm:num_requests_running{{model_name="m",engine="{n}"}}': 2.0 for n in "01"}
+    assert signals(page) == {
+        ("ds4_engine_running_requests", "m", "0"): 2,
+        ("ds4_engine_running_requests", "m", "1"): 2,
+    }
+    assert plan_of(page).engines == ("0", "1")
+    assert load(page) == WorkerLoad(running=4)
+
+
 def test_a_page_with_our_names_alone_is_an_engines() -> None:
     page = {'ds4_running_requests{model="m"}': 1.0}
     assert plan_of(page).engine == "ds4"
