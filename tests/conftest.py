@@ -18,6 +18,7 @@ import yaml
 from ds4watch.config.profile import Profile
 from ds4watch.config.shipped import shipped
 from ds4watch.fleet.command import maker_command, model_path
+from tests.postgres import find_postgres
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIRE_ALL = os.environ.get("DS4WATCH_REQUIRE_ALL") == "1"
@@ -40,7 +41,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """See to what a test says it needs."""
     for marker in item.iter_markers("needs"):
         for name in marker.args:
-            if shutil.which(name) is None:
+            if shutil.which(name) is None and find_postgres(name) is None:
                 is_missing(f"the program {name} is not installed")
 
 

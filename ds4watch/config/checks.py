@@ -8,6 +8,7 @@ from ds4watch.config.document import Document, Path
 from ds4watch.config.profile import Profile
 from ds4watch.config.scrape_checks import check_groups
 from ds4watch.config.settings import Settings
+from ds4watch.config.store_url import fault_of
 from ds4watch.model.errors import Located
 
 MIN_INTERVAL_SECONDS = 0.05
@@ -20,6 +21,7 @@ def check_settings(settings: Settings, document: Document) -> list[Located]:
     return [
         *_check_scrape(settings, document),
         *check_groups(settings, document),
+        *_check_store(settings, document),
         *_check_spans(settings, document),
         *_check_ports(settings, document),
         *_check_fleet(settings, document),
@@ -60,6 +62,14 @@ def _check_scrape(settings: Settings, document: Document) -> Iterator[Located]:
         yield document.finding(path, message, mend="or shorten scrape.interval_seconds")
     names = [group.name for group in scrape.groups]
     yield from _repeated(document, ("scrape", "groups"), names, key="name")
+
+
+def _check_store(settings: Settings, document: Document) -> Iterator[Located]:
+    url = settings.store.url
+    fault = fault_of(url.get_secret_value()) if url is not None else None
+    if fault is not None:
+        mend = "write it as postgresql://user@host:5432/db"
+        yield document.finding(("store", "url"), fault, mend=mend)
 
 
 def _check_spans(settings: Settings, document: Document) -> Iterator[Located]:

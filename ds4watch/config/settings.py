@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from ds4watch.config.scrape import ScrapeGroup
 from ds4watch.config.section import Port, Seconds, Section
@@ -51,7 +51,23 @@ class ScrapeSettings(Section):
 class StoreSettings(Section):
     """The history."""
 
+    url: SecretStr | None = Field(
+        None,
+        description="PostgreSQL database for the history, as postgresql://user@host:5432/db; "
+        "SQLite files in the state folder if not given.",
+    )
     retention_hours: float = Field(48.0, gt=0, description="Age at which samples are deleted.")
+    audit_retention_days: float = Field(
+        90.0,
+        gt=0,
+        description="Age at which audit, alert events, ended actions, messages, holds and quality "
+        "runs are deleted.",
+    )
+    ledger_retention_days: float = Field(
+        1096.0,
+        gt=0,
+        description="Age at which hours of requests and cost are added up to one row; sums stay.",
+    )
     live_window_seconds: Seconds = Field(900.0, description="What rules can look back on at most.")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
 from ds4watch.history import sql
 from ds4watch.history.audit_rows import insert_audit, of_outcome, of_plan, of_refusal
@@ -23,7 +23,6 @@ from ds4watch.model.action import (
 )
 from ds4watch.model.ports import UnixSeconds
 
-MOST_RESTORED = 1000
 _DONE = (ActionStatus.APPLIED,)
 _OPEN = (ActionStatus.PLANNED, ActionStatus.RUNNING)
 _FINISHABLE = (ActionStatus.RUNNING, ActionStatus.APPLIED, ActionStatus.UNKNOWN)
@@ -119,18 +118,30 @@ def finish(connection: Connection, outcome: Outcome, policy: Mapping[str, Any] |
 
 
 def restored_actions(connection: Connection) -> tuple[ActionRecord, ...]:
-    """Return what is unfinished or in force, oldest first; of too many the newest."""
-    in_force = actions.c.status.in_([status.value for status in _DONE])
+    """Return what is unfinished or in force, oldest first."""
+    unfinished = actions.c.status.in_([status.value for status in _OPEN])
     query = (
         select(actions)
-        .where(
-            actions.c.status.in_([status.value for status in _OPEN])
-            | (in_force & actions.c.undoes.is_(None))
-        )
-        .order_by(actions.c.planned_at.desc(), actions.c.id.desc())
-        .limit(MOST_RESTORED)
+        .where(unfinished | actions.c.id.in_(in_force()))
+        .order_by(actions.c.planned_at, actions.c.id)
     )
-    return tuple(reversed([_record(row) for row in connection.execute(query)]))
+    return tuple(_record(row) for row in connection.execute(query))
+
+
+def in_force() -> Select[tuple[str]]:
+    """Return the query for the ids of actions in force: each follows the one before it."""
+    newest_first = (actions.c.planned_at.desc(), actions.c.id.desc())
+    ranked = (
+        select(
+            actions.c.id,
+            func.row_number()
+            .over(partition_by=(actions.c.kind, actions.c.target), order_by=newest_first)
+            .label("place"),
+        )
+        .where(actions.c.status.in_([status.value for status in _DONE]), actions.c.undoes.is_(None))
+        .subquery()
+    )
+    return select(ranked.c.id).where(ranked.c.place == 1)
 
 
 def recent_actions(connection: Connection, limit: int) -> list[ActionRecord]:

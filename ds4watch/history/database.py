@@ -1,54 +1,55 @@
-"""One SQLite file: one thread that writes, one that reads, and neither waits for the other."""
+"""One database: one thread that writes, one that reads, and neither waits for the other."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection
 
-from ds4watch.history.errors import store_errors
+from ds4watch.history.errors import CorruptError
+from ds4watch.history.line import Home, Line, SetAside, Tuning
 from ds4watch.history.migrate import Which, upgrade
-from ds4watch.model.errors import ConfigError, EdgeReason, Located, StoreError
+from ds4watch.history.place import Place
+from ds4watch.history.postgres import PostgresHome
+from ds4watch.history.sqlite_file import SqliteHome
+from ds4watch.model.errors import EdgeReason, StoreError
+from ds4watch.model.ports import Clock
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """How much a file is worth. `synchronous` is SQLite's: NORMAL or FULL."""
-
-    synchronous: str
-    busy_timeout_seconds: float
-
-
 class Database:
-    """The file at `path`, brought to the newest schema.
+    """The database at `place`, brought to the newest schema.
 
-    Raises ConfigError if the folder cannot be written or the file is of a newer ds4watch, and
-    StoreError (CorruptError included) if the database itself fails.
+    A corrupt file is set aside, with a warning, and started anew; `set_aside` says so. Raises
+    ConfigError for what a person has to mend (a folder that cannot be written, a wrong password,
+    a database of a newer ds4watch), and StoreError if the database itself fails.
     """
 
-    def __init__(self, path: Path, which: Which, tuning: Tuning) -> None:
-        self.path = path
+    def __init__(self, place: Place, which: Which, tuning: Tuning, clock: Clock) -> None:
+        self.set_aside: SetAside | None = None
+        self._home = _home(place, which, tuning)
         self._which = which
-        self._tuning = tuning
-        self._writer: Engine | None = None
-        self._reader: Engine | None = None
+        self._clock = clock
+        self._writer: Line | None = None
+        self._reader: Line | None = None
         self._closed = False
-        self._write_thread = ThreadPoolExecutor(1, thread_name_prefix=f"{path.stem}-write")
-        self._read_thread = ThreadPoolExecutor(1, thread_name_prefix=f"{path.stem}-read")
+        self._write_thread = ThreadPoolExecutor(1, thread_name_prefix=f"{which}-write")
+        self._read_thread = ThreadPoolExecutor(1, thread_name_prefix=f"{which}-read")
         try:
             self.connect()
-        except BaseException:
-            self.dispose()
-            raise
+        except CorruptError as error:
+            self.start_anew(error)
+
+    @property
+    def label(self) -> str:
+        """Its name in messages, without a password."""
+        return self._home.label
 
     @property
     def is_open(self) -> bool:
@@ -56,31 +57,53 @@ class Database:
         return self._reader is not None
 
     def connect(self) -> None:
-        """Open the file, making it where it is missing."""
-        prepare_file(self.path)
-        with store_errors():
-            self._writer = _engine(self.path, self._tuning, begin="BEGIN IMMEDIATE")
-            upgrade(self._writer, self._which, file=self.path)
-            self._reader = _engine(self.path, self._tuning, begin="BEGIN", read_only=True)
+        """Open the database, making it where it is missing."""
+        with self._home.starting():
+            self._home.prepare()
+            migrating = self._home.migrating()
+            try:
+                upgrade(migrating, self._which, name=self.label)
+            finally:
+                migrating.dispose()
+        self._writer = self._home.line(read_only=False)
+        self._reader = self._home.line(read_only=True)
+
+    def start_anew(self, error: CorruptError) -> None:
+        """Put a corrupt file out of the way and open a new one in its place."""
+        self.dispose()
+        self.set_aside = self._home.set_aside(self._clock.now(), str(error))
+        self.connect()
+
+    def first_read(self, work: Callable[[Connection], T]) -> T:
+        """Return what `work` reads; a file that proves corrupt only now is started anew."""
+        try:
+            try:
+                return self._look(work)
+            except CorruptError as error:
+                self.start_anew(error)
+                return self._look(work)
+        except BaseException:
+            self.dispose()
+            raise
 
     def dispose(self) -> None:
         """Close every connection; `connect` opens anew."""
-        engines = (self._reader, self._writer)
+        lines = (self._reader, self._writer)
         self._reader = self._writer = None
-        for engine in engines:
-            if engine is not None:
-                engine.dispose()
+        for line in lines:
+            if line is not None:
+                line.dispose()
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Run a block as one transaction: all of it, or nothing and a StoreError."""
-        with store_errors(), _open(self._writer).begin() as connection:
+        with _open(self._writer).begin() as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Run a block on one unchanging view of the data."""
-        with store_errors(), _open(self._reader).begin() as connection:
+        with _open(self._reader).begin() as connection:
             yield connection
 
     async def in_writer(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -98,15 +121,10 @@ class Database:
 
     async def read(self, work: Callable[..., T], *arguments: Any) -> T:
         """Run `work(connection, *arguments)` in the reader's thread."""
-
-        def look() -> T:
-            with self.reading() as connection:
-                return work(connection, *arguments)
-
-        return await self._run(self._read_thread, look)
+        return await self._run(self._read_thread, self._look, work, *arguments)
 
     async def close(self) -> None:
-        """Finish what is queued and close the file; a second call does nothing."""
+        """Finish what is queued and close the database; a second call does nothing."""
         if self._closed:
             return
         await self._run(self._read_thread, int)
@@ -115,52 +133,26 @@ class Database:
         self._read_thread.shutdown()
         self._write_thread.shutdown()
 
+    def _look(self, work: Callable[..., T], *arguments: Any) -> T:
+        with self.reading() as connection:
+            return work(connection, *arguments)
+
     async def _run(self, thread: ThreadPoolExecutor, work: Callable[..., T], *arguments: Any) -> T:
         if self._closed:
             raise _closed()
         return await asyncio.get_running_loop().run_in_executor(thread, work, *arguments)
 
 
-def prepare_file(path: Path) -> None:
-    """Make the folder (0700) and the file (0600). Raises ConfigError where that is not allowed."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # SQLite gives the -wal and -shm files the permissions of the file itself.
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-        path.chmod(0o600)
-    except OSError as error:
-        finding = Located(
-            f"cannot be written: {error.strerror}",
-            file=str(path),
-            mend="set `state_dir` to a folder that this user may write",
-        )
-        raise ConfigError(finding) from error
+def _home(place: Place, which: Which, tuning: Tuning) -> Home:
+    if isinstance(place, Path):
+        return SqliteHome(place, tuning)
+    return PostgresHome(place, which, tuning)
 
 
-def _engine(path: Path, tuning: Tuning, *, begin: str, read_only: bool = False) -> Engine:
-    engine = create_engine(f"sqlite:///{path}", pool_size=1, max_overflow=0)
-
-    @event.listens_for(engine, "connect")
-    def set_up(connection: Any, _record: Any) -> None:
-        # The binding's own BEGIN comes late and is deferred; ours is the one that counts.
-        connection.isolation_level = None
-        connection.execute(f"PRAGMA busy_timeout={round(tuning.busy_timeout_seconds * 1000)}")
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute(f"PRAGMA synchronous={tuning.synchronous}")
-        connection.execute("PRAGMA foreign_keys=ON")
-        connection.execute(f"PRAGMA query_only={'ON' if read_only else 'OFF'}")
-
-    @event.listens_for(engine, "begin")
-    def start(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
-
-    return engine
-
-
-def _open(engine: Engine | None) -> Engine:
-    if engine is None:
+def _open(line: Line | None) -> Line:
+    if line is None:
         raise _closed()
-    return engine
+    return line
 
 
 def _closed() -> StoreError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, select
@@ -46,9 +46,14 @@ def book_spool(connection: Connection, batch: SpoolBatch) -> int | None:
             retries.setdefault(key, Counter()).update(retries=1)
     sql.add(connection, requests_hourly, _rows(requests_hourly.primary_key, requests))
     sql.add(connection, retries_hourly, _rows(retries_hourly.primary_key, retries))
-    offset = {"gateway": batch.gateway, "offset_bytes": batch.end_bytes}
-    sql.replace(connection, spool_offsets, [offset])
+    set_offsets(connection, {batch.gateway: batch.end_bytes})
     return None
+
+
+def set_offsets(connection: Connection, offsets: Mapping[str, int]) -> None:
+    """Write up to which byte spools are booked."""
+    rows = [{"gateway": name, "offset_bytes": at} for name, at in offsets.items()]
+    sql.replace(connection, spool_offsets, rows)
 
 
 def stored_offsets(connection: Connection) -> dict[str, int]:

@@ -155,11 +155,39 @@ class QualityRun:
 
 
 @dataclass(frozen=True, slots=True)
+class JobRun:
+    """When a job ran last, and what came of it.
+
+    `result`, `ok` and `took_seconds` are those of the last run that ended.
+    """
+
+    name: str
+    last_started_at: UnixSeconds
+    last_finished_at: UnixSeconds | None = None
+    took_seconds: float | None = None
+    result: str = ""
+    ok: bool | None = None
+    last_succeeded_at: UnixSeconds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long things that are over are kept.
+
+    ledger_seconds: hours of requests and cost older than this become one row; their sums stay.
+    """
+
+    audit_seconds: float
+    ledger_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class RestoredState:
     """What a daemon goes on from. Alerts are unconfirmed.
 
-    actions: the unfinished ones (planned, running) and those in force (applied, not
-        undone), oldest first. One that is RUNNING was running when the daemon died.
+    actions: the unfinished ones (planned, running) and those in force (of each kind and target the
+        last that was applied and not undone), oldest first. One that is RUNNING was running when
+        the daemon died.
     """
 
     alerts: tuple[AlertState, ...] = ()

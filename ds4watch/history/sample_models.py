@@ -11,13 +11,11 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
-    String,
     Table,
-    Text,
     text,
 )
 
-from ds4watch.history.columns import BigId, Document
+from ds4watch.history.columns import BigId, Document, Name, Words
 
 SAMPLES = MetaData()
 
@@ -25,7 +23,7 @@ schemas = Table(
     "schemas",
     SAMPLES,
     Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("digest", String(64), nullable=False, unique=True),
+    Column("digest", Name(64), nullable=False, unique=True),
     Column("series", Document, nullable=False),
 )
 
@@ -33,8 +31,8 @@ targets = Table(
     "targets",
     SAMPLES,
     Column("id", Integer, primary_key=True),
-    Column("name", String(255), nullable=False, index=True),
-    Column("url", Text, nullable=False),
+    Column("name", Name(255), nullable=False, index=True),
+    Column("url", Words, nullable=False),
     Column("labels", Document, nullable=False),
 )
 
@@ -49,8 +47,8 @@ scrapes = Table(
     Column("schema_id", Integer, nullable=False),
     Column("keyframe", Boolean, nullable=False),
     Column("payload", LargeBinary, nullable=True),
-    Column("failure", String(16), nullable=True),
-    Column("message", Text, nullable=True),
+    Column("failure", Name(16), nullable=True),
+    Column("message", Words, nullable=True),
 )
 Index("ix_scrapes_target_at", scrapes.c.target_id, scrapes.c.at_ms)
 Index(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
+from ds4watch.history import sql
 from ds4watch.history.codec import PackedRow, unpack_row
 from ds4watch.history.sample_models import schemas as schemas_table
 from ds4watch.history.sample_models import scrapes, targets
@@ -29,13 +30,13 @@ def milliseconds(at: UnixSeconds) -> int:
 def insert_schemas(connection: Connection, schemas: Iterable[Schema]) -> None:
     """Store schemas under their numbers."""
     for schema in schemas:
-        connection.execute(
-            insert(schemas_table).values(
-                id=schema.id,
-                digest=digest_of(schema.series),
-                series=series_document(schema.series),
-            )
-        )
+        # It may be there: a commit may have succeeded although its answer was lost.
+        row = {
+            "id": schema.id,
+            "digest": digest_of(schema.series),
+            "series": series_document(schema.series),
+        }
+        sql.insert_new(connection, schemas_table, row)
 
 
 def stored_schemas(connection: Connection) -> list[Schema]:

@@ -1,24 +1,24 @@
-"""The store of scrapes, samples.db: one row a scrape, every bit of every value kept."""
+"""The store of scrapes: one row a scrape, every bit of every value kept."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
-from pathlib import Path
 
 from sqlalchemy import Connection
 
 from ds4watch.history import sample_rows
 from ds4watch.history.codec import ColumnState, PackedRow, pack_row
-from ds4watch.history.database import Database, Tuning
+from ds4watch.history.database import Database
 from ds4watch.history.errors import CorruptError
+from ds4watch.history.line import SetAside, Tuning
 from ds4watch.history.migrate import Which
+from ds4watch.history.place import Place
 from ds4watch.history.schemas import SchemaTable
-from ds4watch.model.errors import ConfigError, EdgeReason, StoreError
+from ds4watch.model.errors import ConfigError, StoreError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.scrape import ScrapeResult, Target
 from ds4watch.model.series import Schema, SeriesKey
@@ -27,10 +27,10 @@ _log = logging.getLogger(__name__)
 
 BUSY_TIMEOUT_SECONDS = 0.4
 """Under the scrape interval: a locked file makes samples wait, not the scrape loop."""
+ANSWER_TIMEOUT_SECONDS = 1.0
 WAITING_RESULTS = 20_000
 _ROWS_PER_TRANSACTION = 200
 """Keeps a transaction under 50 ms even if each row is a keyframe of a new target."""
-_QUICK_CHECK_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,12 @@ class SampleStore:
     def __init__(
         self,
         database: Database,
-        clock: Clock,
         *,
         stored: _Stored,
         waiting_results: int = WAITING_RESULTS,
     ) -> None:
         self.lost_rows = 0
         self._database = database
-        self._clock = clock
         self._schemas = SchemaTable(stored.schemas)
         self._waiting: deque[ScrapeResult] = deque()
         self._waiting_results = waiting_results
@@ -78,23 +76,23 @@ class SampleStore:
     @classmethod
     def open(
         cls,
-        path: Path,
+        place: Place,
         clock: Clock,
         *,
         busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS,
         waiting_results: int = WAITING_RESULTS,
     ) -> SampleStore:
-        """Open or make the file; a corrupt one is set aside with a warning.
+        """Open or make the database; a corrupt file is set aside with a warning.
 
-        Raises ConfigError if it cannot be written or is of a newer ds4watch.
+        Raises what Database does.
         """
-        tuning = Tuning(synchronous="NORMAL", busy_timeout_seconds=busy_timeout_seconds)
-        try:
-            database, stored = _opened(path, tuning)
-        except CorruptError as error:
-            set_aside(path, clock.now(), str(error))
-            database, stored = _opened(path, tuning)
-        return cls(database, clock, stored=stored, waiting_results=waiting_results)
+        tuning = Tuning(
+            durable=False,
+            busy_timeout_seconds=busy_timeout_seconds,
+            answer_timeout_seconds=ANSWER_TIMEOUT_SECONDS,
+        )
+        database, stored = _opened(place, tuning, clock)
+        return cls(database, stored=stored, waiting_results=waiting_results)
 
     def intern(self, series: tuple[SeriesKey, ...]) -> Schema:
         """Return the schema of a page. Its number outlives restarts once it was appended."""
@@ -108,6 +106,11 @@ class SampleStore:
     def waiting_rows(self) -> int:
         """Scrapes that wait for the file to be writable again."""
         return len(self._waiting)
+
+    @property
+    def set_aside(self) -> SetAside | None:
+        """The corrupt file that was set aside last, if any was."""
+        return self._database.set_aside
 
     async def append(self, results: Sequence[ScrapeResult]) -> None:
         """Store scrapes; on disk when this returns, or waiting if the database fails."""
@@ -225,14 +228,14 @@ class SampleStore:
 
     def _note_failure(self, error: Exception) -> None:
         if not self._failing:
-            _log.warning("%s: samples wait in memory: %s", self._database.path, error)
+            _log.warning("%s: samples wait in memory: %s", self._database.label, error)
         self._failing = True
 
     def _note_success(self) -> None:
         if self._failing:
             _log.warning(
                 "%s: can be written again, %s scrapes lost so far",
-                self._database.path,
+                self._database.label,
                 self.lost_rows,
             )
         self._failing = False
@@ -240,8 +243,7 @@ class SampleStore:
     def _start_anew(self, error: CorruptError) -> None:
         """Set a file aside that went bad under our hands; what waits goes into the next one."""
         try:
-            self._database.dispose()
-            set_aside(self._database.path, self._clock.now(), str(error))
+            self._database.start_anew(error)
             self._target_ids.clear()
             self._columns.clear()
             self._schemas.forget_saved()
@@ -250,42 +252,12 @@ class SampleStore:
             self._note_failure(next_error)
 
 
-def set_aside(path: Path, at: UnixSeconds, why: str) -> None:
-    """Rename a corrupt file, with its -wal and -shm, so that a new one can take its place."""
-    stamp = datetime.fromtimestamp(at, UTC).strftime("%Y%m%dT%H%M%SZ")
-    kept = next(name for name in _names(path, stamp) if not name.exists())
-    try:
-        for suffix in ("", "-wal", "-shm"):
-            part = path.with_name(path.name + suffix)
-            if part.exists():
-                part.rename(kept.with_name(kept.name + suffix))
-    except OSError as error:
-        message = f"{path} is corrupt and cannot be set aside: {error}"
-        raise StoreError(message, reason=EdgeReason.REFUSED) from error
-    _log.warning("%s is corrupt (%s): kept as %s, started anew", path, why, kept.name)
+def _opened(place: Place, tuning: Tuning, clock: Clock) -> tuple[Database, _Stored]:
+    database = Database(place, Which.SAMPLES, tuning, clock)
+    return database, database.first_read(_stored)
 
 
-def _names(path: Path, stamp: str) -> Iterator[Path]:
-    yield path.with_name(f"{path.name}.corrupt-{stamp}")
-    for number in range(1, 1000):
-        yield path.with_name(f"{path.name}.corrupt-{stamp}-{number}")
-
-
-def _opened(path: Path, tuning: Tuning) -> tuple[Database, _Stored]:
-    database = Database(path, Which.SAMPLES, tuning)
-    try:
-        with database.reading() as connection:
-            if path.stat().st_size <= _QUICK_CHECK_BYTES:
-                _quick_check(connection)
-            schemas = sample_rows.stored_schemas(connection)
-            targets = sample_rows.stored_targets(connection)
-    except BaseException:
-        database.dispose()
-        raise
-    return database, _Stored(schemas, {target: number for number, target in targets.items()})
-
-
-def _quick_check(connection: Connection) -> None:
-    finding = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
-    if finding != "ok":
-        raise CorruptError(str(finding), reason=EdgeReason.PARSE)
+def _stored(connection: Connection) -> _Stored:
+    schemas = sample_rows.stored_schemas(connection)
+    targets = sample_rows.stored_targets(connection)
+    return _Stored(schemas, {target: number for number, target in targets.items()})

@@ -1,82 +1,100 @@
-"""The store of decisions, state.db: states, claims, outbox, audit, ledger, holds."""
+"""The store of decisions: states, claims, outbox, audit, ledger, holds, jobs."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
-from sqlalchemy import Connection
+from typing import Any, TypeVar
 
 from ds4watch.history import (
     action_rows,
     alert_rows,
     audit_rows,
+    job_rows,
     ledger_rows,
     meta_rows,
     outbox_rows,
+    retention_rows,
 )
 from ds4watch.history.alert_rows import AlertKey
-from ds4watch.history.database import Database, Tuning
-from ds4watch.history.errors import CorruptError
+from ds4watch.history.database import Database
+from ds4watch.history.line import SetAside, Tuning
+from ds4watch.history.loss import Mended, Remembered
 from ds4watch.history.migrate import Which
+from ds4watch.history.place import Place
 from ds4watch.history.rows import (
     ActionRecord,
     AuditEntry,
     AuditKind,
     Committed,
     CostRow,
+    JobRun,
     Notification,
     QualityRun,
     RequestTotals,
     RestoredState,
+    Retention,
     TickCommit,
 )
+from ds4watch.history.tick_rows import Written, restored_state
 from ds4watch.model.action import ActionPlan, Hold, Outcome
 from ds4watch.model.alert import AlertState
-from ds4watch.model.errors import ConfigError, Located
+from ds4watch.model.errors import EdgeReason, StoreError
 from ds4watch.model.money import Nanos
-from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.worker import WorkerView
 
 _log = logging.getLogger(__name__)
 
 BUSY_TIMEOUT_SECONDS = 2.0
+ANSWER_TIMEOUT_SECONDS = 2.0
+
+T = TypeVar("T")
 
 
 class StateStore:
     """Decisions on disk. Open it with `open`; every method may be called from the event loop.
 
-    Each write is one transaction: on StoreError nothing of it was stored.
+    Each write is one transaction: on StoreError nothing of it was stored, unless the answer of a
+    server was lost: a tick that is committed again then counts once.
+
+    A file that proves corrupt, at the start or later, is set aside and started anew. What is
+    remembered (holds, alerts, spools) is written into the new one; if nothing is, a hold on
+    everything takes the place of holds that may have been lost. The audit of the new one says so.
     """
 
     def __init__(self, database: Database, alerts: dict[AlertKey, AlertState]) -> None:
-        self._database = database
-        # What is stored, so that a tick writes only what changed. Touched by the writer alone.
-        self._alerts = alerts
-        self._workers: dict[str, dict[str, Any]] = {}
+        self._remembered = Remembered()
+        self._written = Written(alerts)
+        self._database = Mended(database, self._remembered, on_loss=self._written.forget)
 
     @classmethod
-    def open(cls, path: Path, *, busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS) -> StateStore:
-        """Open or make the file.
+    def open(
+        cls, place: Place, clock: Clock, *, busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS
+    ) -> StateStore:
+        """Open or make the database. Raises what Database does."""
+        tuning = Tuning(
+            durable=True,
+            busy_timeout_seconds=busy_timeout_seconds,
+            answer_timeout_seconds=ANSWER_TIMEOUT_SECONDS,
+        )
+        database = Database(place, Which.STATE, tuning, clock)
+        store = cls(database, database.first_read(alert_rows.stored_alerts))
+        store.tell_of_loss()
+        return store
 
-        Raises ConfigError if it cannot be written, is corrupt, or is of a newer ds4watch.
-        """
-        tuning = Tuning(synchronous="FULL", busy_timeout_seconds=busy_timeout_seconds)
-        try:
-            return cls(*_opened(path, tuning))
-        except CorruptError as error:
-            finding = Located(
-                f"is no database, or a damaged one: {error}",
-                file=str(path),
-                mend="put a backup in its place, or move it away to start without history",
-            )
-            raise ConfigError(finding) from error
+    @property
+    def set_aside(self) -> SetAside | None:
+        """The corrupt file that was set aside last, if any was."""
+        return self._database.set_aside
+
+    def tell_of_loss(self) -> None:
+        """Write what a corrupt file took with it into the new one, before anything else is."""
+        self._database.tell()
 
     async def load(self, now: UnixSeconds) -> RestoredState:
         """Return what to go on from, and let claims of messages by a dead daemon go."""
-        return await self._database.write(self._load, now)
+        return await self._database.in_writer(self._load, now)
 
     async def commit_tick(self, commit: TickCommit) -> Committed:
         """Store everything a tick decided, in one transaction."""
@@ -115,15 +133,16 @@ class StateStore:
 
     async def add_audit(self, *entries: AuditEntry) -> None:
         """Store audit rows that belong to no tick."""
-        await self._database.write(audit_rows.insert_audit, entries)
+        if entries:
+            await self._database.write(audit_rows.insert_audit, entries)
 
     async def place_hold(self, hold: Hold) -> None:
         """Store a hold, with its audit row."""
-        await self._database.write(action_rows.place_hold, hold)
+        await self._database.in_writer(self._place_hold, hold)
 
     async def lift_hold(self, target: str, *, who: str, at: UnixSeconds) -> int:
         """End the holds on `target`, with an audit row, and return how many there were."""
-        return await self._database.write(action_rows.lift_holds, target, who, at)
+        return await self._database.in_writer(self._lift_hold, target, who, at)
 
     async def save_policy(self, document: Mapping[str, Any]) -> None:
         """Store the service policy, `version` included."""
@@ -131,7 +150,7 @@ class StateStore:
 
     async def save_workers(self, workers: Sequence[WorkerView]) -> None:
         """Store how workers stand."""
-        await self._database.in_writer(self._save_workers_alone, tuple(workers))
+        await self._database.in_writer(self._save_workers, tuple(workers))
 
     async def add_quality(self, run: QualityRun) -> None:
         """Store a quality run."""
@@ -139,7 +158,28 @@ class StateStore:
 
     async def forget_spool(self, gateway: str) -> None:
         """Forget how far a spool was read: its file is gone or begins anew."""
-        await self._database.write(ledger_rows.forget_spool, gateway)
+        await self._database.in_writer(self._forget_spool, gateway)
+
+    async def job_started(self, name: str, at: UnixSeconds) -> None:
+        """Store that a job began."""
+        await self._database.write(job_rows.started, name, at)
+
+    async def job_finished(
+        self, name: str, *, at: UnixSeconds, took_seconds: float, result: str, ok: bool
+    ) -> None:
+        """Store how a job ended."""
+        await self._database.write(job_rows.finished, name, at, took_seconds, result, ok)
+
+    async def prune(self, keep: Retention, now: UnixSeconds) -> int:
+        """Delete what is over and older than it is kept; return how many rows.
+
+        In slices, so that ticks go between.
+        """
+        deleted = 0
+        for table, is_old in retention_rows.slices(keep, now):
+            while gone := await self._database.write(retention_rows.delete_slice, table, is_old):
+                deleted += gone
+        return deleted
 
     async def audit(
         self, limit: int, *, before_id: int | None = None, kind: AuditKind | None = None
@@ -175,85 +215,47 @@ class StateStore:
         """Return the newest run of each profile, reference and metric."""
         return await self._database.read(meta_rows.latest_quality)
 
+    async def jobs(self) -> list[JobRun]:
+        """Return every job that ever ran, by name."""
+        return await self._database.read(job_rows.stored_jobs)
+
     async def close(self) -> None:
         """Finish what is queued and close the file."""
         await self._database.close()
 
-    def _load(self, connection: Connection, now: UnixSeconds) -> RestoredState:
-        if released := outbox_rows.release(connection):
-            _log.warning("%s notifications may be sent twice: a daemon died sending", released)
-        values = meta_rows.all_meta(connection)
-        policy = values.get(meta_rows.POLICY)
-        return RestoredState(
-            alerts=tuple(alert_rows.stored_alerts(connection).values()),
-            actions=action_rows.restored_actions(connection),
-            holds=action_rows.holds_in_force(connection, now),
-            last_tick_at=values.get(meta_rows.LAST_TICK_AT),
-            policy=policy,
-            policy_version=int((policy or {}).get("version", 0)),
-            carry=values.get(meta_rows.CARRY, {}),
-            spool_offsets=ledger_rows.stored_offsets(connection),
-        )
+    def _load(self, now: UnixSeconds) -> RestoredState:
+        restored = self._database.transact(restored_state, now)
+        self._remembered.restore(restored.holds, restored.spool_offsets)
+        return restored
+
+    def _place_hold(self, hold: Hold) -> None:
+        self._database.transact(action_rows.place_hold, hold)
+        self._remembered.place(hold)
+
+    def _lift_hold(self, target: str, who: str, at: UnixSeconds) -> int:
+        lifted = self._database.transact(action_rows.lift_holds, target, who, at)
+        self._remembered.lift(target)
+        return lifted
+
+    def _forget_spool(self, gateway: str) -> None:
+        self._database.transact(ledger_rows.forget_spool, gateway)
+        self._remembered.forget_spool(gateway)
 
     def _commit_tick(self, commit: TickCommit) -> Committed:
-        states = {alert_rows.key_of(state): state for state in commit.alerts or ()}
-        with self._database.writing() as connection:
-            if commit.alerts is not None:
-                self._save_alerts(connection, states)
-            workers = self._save_workers(connection, commit.workers)
-            committed = store_tick(connection, commit)
-        if commit.alerts is not None:
-            self._alerts = states
-        self._workers.update(workers)
+        try:
+            committed = self._database.transact(self._written.save_tick, commit)
+        except StoreError as error:
+            if error.reason in _ANSWER_LOST:
+                self._written.doubt(commit)
+            raise
+        self._written.note(commit)
+        self._remembered.note(commit, committed)
         return committed
 
-    def _save_workers_alone(self, views: Sequence[WorkerView]) -> None:
-        with self._database.writing() as connection:
-            workers = self._save_workers(connection, views)
-        self._workers.update(workers)
-
-    def _save_workers(
-        self, connection: Connection, views: Sequence[WorkerView]
-    ) -> dict[str, dict[str, Any]]:
-        rows = {view.id: meta_rows.worker_row(view) for view in views}
-        changed = {name: row for name, row in rows.items() if self._workers.get(name) != row}
-        meta_rows.save_workers(connection, list(changed.values()))
-        return changed
-
-    def _save_alerts(self, connection: Connection, states: dict[AlertKey, AlertState]) -> None:
-        changed = [state for key, state in states.items() if self._alerts.get(key) != state]
-        alert_rows.save_alerts(connection, changed, self._alerts.keys() - states.keys())
+    def _save_workers(self, views: Sequence[WorkerView]) -> None:
+        self._database.transact(self._written.save_workers, views)
+        self._written.note_workers(views)
 
 
-def store_tick(connection: Connection, commit: TickCommit) -> Committed:
-    """Write what a tick decided, but for the states, and say what had been there before."""
-    alert_rows.insert_events(connection, commit.transitions)
-    audit_rows.insert_audit(connection, map(audit_rows.of_transition, commit.transitions))
-    duplicates = [plan.id for plan in commit.plans if not action_rows.insert_plan(connection, plan)]
-    audit_rows.insert_audit(connection, map(audit_rows.of_refusal, commit.refusals))
-    refused = []
-    for batch in commit.spools:
-        stored = ledger_rows.book_spool(connection, batch)
-        if stored is not None:
-            _log.warning(
-                "spool of %s: read from byte %s, booked up to %s; not booked",
-                batch.gateway,
-                batch.start_bytes,
-                stored,
-            )
-            refused.append((batch.gateway, stored))
-    ledger_rows.add_costs(connection, commit.costs)
-    meta_rows.set_meta(connection, meta_rows.LAST_TICK_AT, commit.at)
-    if commit.carry is not None:
-        meta_rows.set_meta(connection, meta_rows.CARRY, dict(commit.carry))
-    return Committed(tuple(duplicates), tuple(refused))
-
-
-def _opened(path: Path, tuning: Tuning) -> tuple[Database, dict[AlertKey, AlertState]]:
-    database = Database(path, Which.STATE, tuning)
-    try:
-        with database.reading() as connection:
-            return database, alert_rows.stored_alerts(connection)
-    except BaseException:
-        database.dispose()
-        raise
+_ANSWER_LOST = frozenset({EdgeReason.GONE, EdgeReason.TIMEOUT})
+"""A commit that ended so may have been stored all the same."""

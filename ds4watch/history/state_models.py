@@ -1,4 +1,4 @@
-"""Tables of state.db, named for people who query them by hand. All instants are UTC."""
+"""Tables of the state, named for people who query them by hand. All instants are UTC."""
 
 from __future__ import annotations
 
@@ -10,35 +10,33 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
-    String,
     Table,
-    Text,
 )
 
-from ds4watch.history.columns import BigId, Document, Instant, Number
+from ds4watch.history.columns import BigId, Document, Instant, Name, Number, Words
 
 STATE = MetaData()
 
 workers = Table(
     "workers",
     STATE,
-    Column("id", String(63), primary_key=True),
-    Column("profile", String(63), nullable=False),
+    Column("id", Name(63), primary_key=True),
+    Column("profile", Name(63), nullable=False),
     Column("pid", Integer),
-    Column("url", Text, nullable=False),
-    Column("phase", String(16), nullable=False),
+    Column("url", Words, nullable=False),
+    Column("phase", Name(16), nullable=False),
     Column("since", Instant, nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("reason", Words, nullable=False),
 )
 
 alerts = Table(
     "alerts",
     STATE,
-    Column("rule_id", String(16), primary_key=True),
-    Column("fingerprint", String(16), primary_key=True),
-    Column("name", String(255), nullable=False),
-    Column("tier", String(16), nullable=False),
-    Column("phase", String(16), nullable=False),
+    Column("rule_id", Name(16), primary_key=True),
+    Column("fingerprint", Name(16), primary_key=True),
+    Column("name", Name(255), nullable=False),
+    Column("tier", Name(16), nullable=False),
+    Column("phase", Name(16), nullable=False),
     Column("value", Number, nullable=False),
     Column("active_at", Instant, nullable=False),
     Column("fired_at", Instant),
@@ -55,13 +53,13 @@ alert_events = Table(
     STATE,
     Column("id", BigId, primary_key=True),
     Column("at", Instant, nullable=False, index=True),
-    Column("fingerprint", String(16), nullable=False, index=True),
-    Column("name", String(255), nullable=False),
-    Column("tier", String(16), nullable=False),
-    Column("old", String(16), nullable=False),
-    Column("new", String(16), nullable=False),
+    Column("fingerprint", Name(16), nullable=False, index=True),
+    Column("name", Name(255), nullable=False),
+    Column("tier", Name(16), nullable=False),
+    Column("old", Name(16), nullable=False),
+    Column("new", Name(16), nullable=False),
     Column("value", Number, nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("reason", Words, nullable=False),
     Column("labels", Document, nullable=False),
     Column("annotations", Document, nullable=False),
 )
@@ -69,12 +67,12 @@ alert_events = Table(
 actions = Table(
     "actions",
     STATE,
-    Column("id", String(255), primary_key=True),
-    Column("kind", String(32), nullable=False),
-    Column("target", String(255), nullable=False),
-    Column("cause", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("status", String(16), nullable=False, index=True),
+    Column("id", Name(255), primary_key=True),
+    Column("kind", Name(32), nullable=False),
+    Column("target", Name(255), nullable=False),
+    Column("cause", Words, nullable=False),
+    Column("reason", Words, nullable=False),
+    Column("status", Name(16), nullable=False, index=True),
     Column("planned_at", Instant, nullable=False),
     Column("started_at", Instant),
     Column("finished_at", Instant),
@@ -82,9 +80,9 @@ actions = Table(
     Column("parameters", Document, nullable=False),
     Column("before", Document, nullable=False),
     Column("after", Document, nullable=False),
-    Column("detail", Text, nullable=False),
+    Column("detail", Words, nullable=False),
     Column("dry_run", Boolean, nullable=False),
-    Column("undoes", String(255)),
+    Column("undoes", Name(255)),
 )
 
 audit = Table(
@@ -92,10 +90,10 @@ audit = Table(
     STATE,
     Column("id", BigId, primary_key=True),
     Column("at", Instant, nullable=False, index=True),
-    Column("kind", String(16), nullable=False),
-    Column("subject", String(255), nullable=False),
-    Column("who", String(255), nullable=False),
-    Column("summary", Text, nullable=False),
+    Column("kind", Name(16), nullable=False),
+    Column("subject", Name(255), nullable=False),
+    Column("who", Name(255), nullable=False),
+    Column("summary", Words, nullable=False),
     Column("detail", Document, nullable=False),
 )
 Index("ix_audit_kind_id", audit.c.kind, audit.c.id)
@@ -105,14 +103,14 @@ outbox = Table(
     STATE,
     Column("id", BigId, primary_key=True),
     Column("created_at", Instant, nullable=False),
-    Column("kind", String(16), nullable=False),
-    Column("fingerprint", String(16), nullable=False),
+    Column("kind", Name(16), nullable=False),
+    Column("fingerprint", Name(16), nullable=False),
     Column("payload", Document, nullable=False),
-    Column("status", String(16), nullable=False),
+    Column("status", Name(16), nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("next_at", Instant, nullable=False),
     Column("finished_at", Instant),
-    Column("error", Text),
+    Column("error", Words),
 )
 Index("ix_outbox_status_id", outbox.c.status, outbox.c.id)
 
@@ -120,33 +118,33 @@ holds = Table(
     "holds",
     STATE,
     Column("id", BigId, primary_key=True),
-    Column("target", String(255), nullable=False, index=True),
+    Column("target", Name(255), nullable=False, index=True),
     Column("until_at", Instant, nullable=False),
-    Column("who", String(255), nullable=False),
-    Column("why", Text, nullable=False),
+    Column("who", Name(255), nullable=False),
+    Column("why", Words, nullable=False),
     Column("placed_at", Instant, nullable=False),
     Column("lifted_at", Instant),
-    Column("lifted_by", String(255)),
+    Column("lifted_by", Name(255)),
 )
 
 silences = Table(
     "silences",
     STATE,
-    Column("id", String(36), primary_key=True),
+    Column("id", Name(36), primary_key=True),
     Column("matchers", Document, nullable=False),
     Column("starts_at", Instant, nullable=False),
     Column("ends_at", Instant, nullable=False),
-    Column("who", String(255), nullable=False),
-    Column("why", Text, nullable=False),
+    Column("who", Name(255), nullable=False),
+    Column("why", Words, nullable=False),
 )
 
 cost_hourly = Table(
     "cost_hourly",
     STATE,
     Column("hour_at", Instant, primary_key=True),
-    Column("worker", String(63), primary_key=True),
-    Column("profile", String(63), primary_key=True),
-    Column("part", String(32), primary_key=True),
+    Column("worker", Name(63), primary_key=True),
+    Column("profile", Name(63), primary_key=True),
+    Column("part", Name(32), primary_key=True),
     Column("nanos", BigInteger, nullable=False),
 )
 
@@ -154,10 +152,10 @@ requests_hourly = Table(
     "requests_hourly",
     STATE,
     Column("hour_at", Instant, primary_key=True),
-    Column("key", String(255), primary_key=True),
-    Column("model", String(255), primary_key=True),
-    Column("worker", String(63), primary_key=True),
-    Column("outcome", String(16), primary_key=True),
+    Column("key", Name(255), primary_key=True),
+    Column("model", Name(255), primary_key=True),
+    Column("worker", Name(63), primary_key=True),
+    Column("outcome", Name(16), primary_key=True),
     Column("requests", BigInteger, nullable=False),
     # Of these, requests whose tokens were estimated, and those whose tokens are not known.
     Column("estimated", BigInteger, nullable=False),
@@ -172,15 +170,15 @@ retries_hourly = Table(
     "retries_hourly",
     STATE,
     Column("hour_at", Instant, primary_key=True),
-    Column("worker", String(63), primary_key=True),
-    Column("reason", String(16), primary_key=True),
+    Column("worker", Name(63), primary_key=True),
+    Column("reason", Name(16), primary_key=True),
     Column("retries", BigInteger, nullable=False),
 )
 
 spool_offsets = Table(
     "spool_offsets",
     STATE,
-    Column("gateway", String(63), primary_key=True),
+    Column("gateway", Name(63), primary_key=True),
     Column("offset_bytes", BigInteger, nullable=False),
 )
 
@@ -189,20 +187,33 @@ quality_runs = Table(
     STATE,
     Column("id", BigId, primary_key=True),
     Column("at", Instant, nullable=False),
-    Column("profile", String(63), nullable=False),
-    Column("reference", String(63), nullable=False),
-    Column("metric", String(63), nullable=False),
+    Column("profile", Name(63), nullable=False),
+    Column("reference", Name(63), nullable=False),
+    Column("metric", Name(63), nullable=False),
     Column("value", Number),
     Column("prompts", Integer, nullable=False),
     Column("tokens", Integer, nullable=False),
     Column("took_seconds", Float, nullable=False),
-    Column("error", Text, nullable=False),
+    Column("error", Words, nullable=False),
 )
 Index("ix_quality_runs_latest", quality_runs.c.profile, quality_runs.c.reference, quality_runs.c.id)
+
+jobs = Table(
+    "jobs",
+    STATE,
+    Column("name", Name(63), primary_key=True),
+    Column("last_started_at", Instant, nullable=False),
+    # Of the last run that ended; nothing while the first one is under way.
+    Column("last_finished_at", Instant),
+    Column("took_seconds", Float),
+    Column("result", Words),
+    Column("ok", Boolean),
+    Column("last_succeeded_at", Instant),
+)
 
 meta = Table(
     "meta",
     STATE,
-    Column("name", String(63), primary_key=True),
+    Column("name", Name(63), primary_key=True),
     Column("value", Document, nullable=False),
 )

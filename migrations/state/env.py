@@ -1,4 +1,4 @@
-"""Alembic's entry for state.db: works on the connection that ds4watch hands over."""
+"""Alembic's entry for the state database: works on the connection that ds4watch hands over."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ds4watch.history.state_models import STATE
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=STATE,
-    # SQLite can roll back DDL, and the transaction is ours: a crash leaves the old schema.
+    # Both engines can roll back DDL, and the transaction is ours: a crash leaves the old schema.
     transactional_ddl=True,
 )
 context.run_migrations()

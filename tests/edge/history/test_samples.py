@@ -2,22 +2,23 @@ from __future__ import annotations
 
 import logging
 import os
-import sqlite3
 import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 import pytest_asyncio
 
+from ds4watch.history.place import Place
 from ds4watch.history.samples import SampleStore
 from ds4watch.model.errors import ConfigError
 from ds4watch.model.series import STALE_NAN_BITS, SeriesKey
-from tests.edge.history.helpers import AB, NOW, W1, W2, FixedClock, failed, query, scrape
+from tests.edge.history.helpers import (
+    AB, NOW, W1, W2, Base, Bases, FixedClock, failed, query, scrape,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -25,17 +26,34 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "state" / "samples.db"
 
 
+@pytest.fixture
+def base(bases: Bases) -> Base:
+    return bases.samples
+
+
 @pytest_asyncio.fixture
-async def store(path: Path) -> AsyncIterator[SampleStore]:
-    store = SampleStore.open(path, FixedClock(), busy_timeout_seconds=0.05, waiting_results=5)
+async def store(base: Base) -> AsyncIterator[SampleStore]:
+    async for store in opened(base.place):
+        yield store
+
+
+@pytest_asyncio.fixture
+async def file_store(path: Path) -> AsyncIterator[SampleStore]:
+    """Yield a store on SQLite, for what is about files."""
+    async for store in opened(path):
+        yield store
+
+
+async def opened(place: Place) -> AsyncIterator[SampleStore]:
+    store = SampleStore.open(place, FixedClock(), busy_timeout_seconds=0.05, waiting_results=5)
     store.intern(AB)
     yield store
     await store.close()
 
 
-async def reopened(store: SampleStore, path: Path) -> SampleStore:
+async def reopened(store: SampleStore, place: Place) -> SampleStore:
     await store.close()
-    return SampleStore.open(path, FixedClock())
+    return SampleStore.open(place, FixedClock())
 
 
 async def test_scrapes_come_back_bit_for_bit(store: SampleStore) -> None:
@@ -67,10 +85,10 @@ async def test_a_window_that_starts_between_keyframes_is_decoded(store: SampleSt
     assert await store.targets() == ["w1", "w2"]
 
 
-async def test_schema_numbers_are_the_same_after_a_restart(store: SampleStore, path: Path) -> None:
+async def test_schema_numbers_are_the_same_after_a_restart(store: SampleStore, base: Base) -> None:
     other = store.intern((SeriesKey("c"),))
     await store.append([scrape(NOW, [1, 2]), scrape(NOW + 1, [3], schema_id=other.id)])
-    again = await reopened(store, path)
+    again = await reopened(store, base.place)
     assert again.schema(other.id).series == (SeriesKey("c"),)
     assert again.intern((SeriesKey("c"),)).id == other.id
     assert again.intern(AB).id == 1
@@ -82,40 +100,35 @@ async def test_schema_numbers_are_the_same_after_a_restart(store: SampleStore, p
 
 
 async def test_a_reader_that_holds_a_transaction_stops_no_write(
-    store: SampleStore, path: Path
+    store: SampleStore, base: Base
 ) -> None:
     await store.append([scrape(NOW, [1, 2])])
-    with closing(sqlite3.connect(path)) as reader:
-        reader.execute("BEGIN")
-        assert reader.execute("SELECT count(*) FROM scrapes").fetchone() == (1,)
+    with base.reading("SELECT count(*) FROM scrapes"):
         await store.append([scrape(NOW + 1, [1, 2])])
-        assert reader.execute("SELECT count(*) FROM scrapes").fetchone() == (1,)
     assert store.waiting_rows == 0
-    assert query(path, "SELECT count(*) FROM scrapes") == [(2,)]
+    assert base.query("SELECT count(*) FROM scrapes") == [(2,)]
 
 
 async def test_samples_wait_while_the_file_is_locked_and_the_oldest_go_first(
-    store: SampleStore, path: Path, caplog: pytest.LogCaptureFixture
+    store: SampleStore, base: Base, caplog: pytest.LogCaptureFixture
 ) -> None:
     await store.append([scrape(NOW, [0, 0])])
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with base.writing():
         for at in range(1, 8):
             await store.append([scrape(NOW + at, [at, 0])])
         assert (store.waiting_rows, store.lost_rows) == (5, 2)
-        other.rollback()
     await store.append([scrape(NOW + 8, [8, 0])])
     back = await store.read("w1", NOW, NOW + 9)
     assert [one.values[0] for one in back] == [0, 3, 4, 5, 6, 7, 8]
     assert store.waiting_rows == 0
     warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == 2
-    assert "database is locked" in warnings[0]
+    assert "lock" in warnings[0]
     assert "2 scrapes lost" in warnings[1]
 
 
 async def test_pruning_leaves_what_is_younger_and_drops_targets_that_are_gone(
-    store: SampleStore, path: Path
+    store: SampleStore, base: Base
 ) -> None:
     await store.append([scrape(NOW + at, [at, 0]) for at in range(200)])
     await store.append([scrape(NOW + at, [at, 0], target=W2) for at in range(10)])
@@ -126,7 +139,7 @@ async def test_pruning_leaves_what_is_younger_and_drops_targets_that_are_gone(
     await store.append([scrape(NOW + 200, [1, 1], target=W2)])
     back = await store.read("w2", NOW, NOW + 300)
     assert [one.values.tolist() for one in back] == [[1, 1]]
-    assert query(path, "SELECT name FROM targets ORDER BY name") == [("w1",), ("w2",)]
+    assert base.query("SELECT name FROM targets ORDER BY name") == [("w1",), ("w2",)]
 
 
 async def test_a_file_of_rubbish_is_set_aside_with_a_warning(
@@ -144,8 +157,9 @@ async def test_a_file_of_rubbish_is_set_aside_with_a_warning(
 
 
 async def test_a_file_that_goes_bad_under_our_hands_is_replaced(
-    store: SampleStore, path: Path, caplog: pytest.LogCaptureFixture
+    file_store: SampleStore, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    store = file_store
     await store.append([scrape(NOW + at, [at, 0]) for at in range(100)])
     query(path, "PRAGMA wal_checkpoint(TRUNCATE)")
     size = path.stat().st_size
@@ -163,8 +177,8 @@ async def test_a_file_that_goes_bad_under_our_hands_is_replaced(
     await again.close()
 
 
-async def test_only_the_owner_may_read_the_files(store: SampleStore, path: Path) -> None:
-    await store.append([scrape(NOW, [1, 2])])
+async def test_only_the_owner_may_read_the_files(file_store: SampleStore, path: Path) -> None:
+    await file_store.append([scrape(NOW, [1, 2])])
     modes = {name.name: stat.S_IMODE(name.stat().st_mode) for name in path.parent.iterdir()}
     assert modes == {"samples.db": 0o600, "samples.db-wal": 0o600, "samples.db-shm": 0o600}
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -189,12 +203,11 @@ def test_a_read_only_folder_is_said_so(tmp_path: Path) -> None:
 
 WRITER = """
 import asyncio, sys
-from pathlib import Path
 from ds4watch.history.samples import SampleStore
-from tests.edge.history.helpers import AB, NOW, FixedClock, scrape
+from tests.edge.history.helpers import AB, NOW, FixedClock, place_from, scrape
 
 async def main():
-    store = SampleStore.open(Path(sys.argv[1]), FixedClock())
+    store = SampleStore.open(place_from(sys.argv[1]), FixedClock())
     store.intern(AB)
     for at in range(1_000_000):
         await store.append([scrape(NOW + at, [at, at])])
@@ -204,16 +217,16 @@ asyncio.run(main())
 """
 
 
-async def test_kill_9_loses_nothing_that_was_appended(path: Path) -> None:
+async def test_kill_9_loses_nothing_that_was_appended(base: Base) -> None:
     writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WRITER, base.argument], stdout=subprocess.PIPE, text=True
     )
     assert writer.stdout is not None
     with writer:
         said = [int(writer.stdout.readline()) for _ in range(100)]
         writer.kill()
         said += [int(line) for line in writer.stdout.read().split()]
-    store = SampleStore.open(path, FixedClock())
+    store = SampleStore.open(base.place, FixedClock())
     back = await store.read("w1", NOW, NOW + 1_000_000)
     assert [one.values[0] for one in back][: len(said)] == said
     assert [one.values[1] for one in back] == list(range(len(back)))

@@ -1,0 +1,67 @@
+"""What a database has to offer, whatever the engine."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlalchemy import Connection, Engine
+
+from ds4watch.model.ports import UnixSeconds
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """How much a database is worth, and how long its answers may take.
+
+    durable: whether a commit is on disk before it counts; else the last moments may be lost
+        when the machine dies.
+    busy_timeout_seconds: how long another writer is waited for.
+    answer_timeout_seconds: how long a transaction may take on a server.
+    """
+
+    durable: bool
+    busy_timeout_seconds: float
+    answer_timeout_seconds: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A damaged file that was renamed, and why."""
+
+    at: UnixSeconds
+    kept: str
+    why: str
+
+
+class Line(Protocol):
+    """One connection, used by one thread."""
+
+    def begin(self) -> AbstractContextManager[Connection]:
+        """Run a block as one transaction. Raises StoreError."""
+
+    def dispose(self) -> None:
+        """Close it."""
+
+
+class Home(Protocol):
+    """Where one of our databases lives."""
+
+    label: str
+    """Its name in messages, without a password."""
+
+    def prepare(self) -> None:
+        """Make what has to be there before a connection, and look whether it is sound."""
+
+    def starting(self) -> AbstractContextManager[None]:
+        """Raise what a person can mend as ConfigError, all else as StoreError."""
+
+    def migrating(self) -> Engine:
+        """Return an engine without limits of time, to be disposed of after use."""
+
+    def line(self, *, read_only: bool) -> Line:
+        """Return a connection that opens when it is used."""
+
+    def set_aside(self, at: UnixSeconds, why: str) -> SetAside:
+        """Put a damaged database out of the way."""

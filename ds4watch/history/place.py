@@ -1,0 +1,30 @@
+"""Where a database lives: a file of ours, or a PostgreSQL server of the user's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ds4watch.config.settings import StoreSettings
+from ds4watch.config.store_url import without_password
+from ds4watch.history.migrate import Which
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A PostgreSQL database. Its text has no password in it."""
+
+    url: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return without_password(self.url)
+
+
+Place = Path | Server
+
+
+def place_of(store: StoreSettings, state_dir: Path, which: Which) -> Place:
+    """Return where the settings want a database to be."""
+    if store.url is not None:
+        return Server(store.url.get_secret_value())
+    return state_dir / f"{which.value}.db"

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ds4watch.history.migrate import Which
+from tests.conftest import is_missing
+from tests.edge.history.helpers import Bases, PostgresBase, SqliteBase
+from tests.postgres import PostgresServer, find_postgres
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """Yield a running server; one a session."""
+    program = find_postgres()
+    if program is None:
+        is_missing("the program postgres is not installed")
+    server = PostgresServer(program.parent)
+    try:
+        server.start()
+        server.make_role()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs("postgres"))])
+def bases(request: pytest.FixtureRequest, tmp_path: Path) -> Bases:
+    """Return where both databases are to be made, on each engine in turn."""
+    if request.param == "sqlite":
+        folder = tmp_path / "state"
+        return Bases(SqliteBase(folder / "samples.db"), SqliteBase(folder / "state.db"))
+    server: PostgresServer = request.getfixturevalue("postgres")
+    url = server.new_database()
+    return Bases(PostgresBase(url, Which.SAMPLES), PostgresBase(url, Which.STATE))
+
+
+@pytest.fixture
+def postgres_bases(postgres: PostgresServer) -> Bases:
+    """Return both databases on PostgreSQL, for what SQLite does not know."""
+    url = postgres.new_database()
+    return Bases(PostgresBase(url, Which.SAMPLES), PostgresBase(url, Which.STATE))
