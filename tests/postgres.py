@@ -132,9 +132,10 @@ class PostgresServer:
 
     @contextmanager
     def frozen(self, database: str) -> Iterator[None]:
-        """Let a database's connections hang: they neither answer nor close."""
-        pids = self.backends(database)
-        assert pids
+        """Let the server hang: a database's connections neither answer nor close, nor new ones."""
+        assert self._process is not None
+        pids = [self._process.pid, *self.backends(database)]
+        assert len(pids) > 1
         _signal(pids, signal.SIGSTOP)
         try:
             yield

@@ -62,7 +62,7 @@ class PostgresHome:
 
     def migrating(self) -> Engine:
         """Return an engine whose statements may take as long as they need."""
-        return self._engine(_Socket(), {"lock_timeout": _milliseconds(MIGRATE_LOCK_SECONDS)})
+        return self._engine(None, {"lock_timeout": _milliseconds(MIGRATE_LOCK_SECONDS)})
 
     def line(self, *, read_only: bool) -> PostgresLine:
         """Return a connection that opens when it is used."""
@@ -88,9 +88,15 @@ class PostgresHome:
         message = f"{self.label} is corrupt ({why}, at {at:.0f})"
         raise StoreError(message, reason=EdgeReason.REFUSED)
 
-    def _engine(self, handle: _Socket, settings: dict[str, str]) -> Engine:
+    def _engine(self, handle: _Socket | None, settings: dict[str, str]) -> Engine:
         engine = create_engine(
-            self._url, pool_size=1, max_overflow=0, json_serializer=json_text, hide_parameters=True
+            self._url,
+            pool_size=1,
+            max_overflow=0,
+            # A connection that was ended meanwhile is made anew, and nobody notices.
+            pool_pre_ping=True,
+            json_serializer=json_text,
+            hide_parameters=True,
         )
         wanted = {"search_path": self._which.schema, "TimeZone": "UTC"} | settings
 
@@ -98,7 +104,8 @@ class PostgresHome:
         def connect(_dialect: Any, _record: Any, _args: Any, options: Any) -> Any:
             raw: psycopg.Connection[Any] = psycopg.connect(**_bounded(options))
             try:
-                handle.take(raw)
+                if handle is not None:
+                    handle.take(raw)
                 self._check(raw)
                 for name, value in wanted.items():
                     raw.execute("SELECT set_config(%s, %s, false)", (name, value))
@@ -200,12 +207,14 @@ class _Socket:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
+        self.limit: _Limit | None = None
 
     def take(self, raw: psycopg.Connection[Any]) -> None:
-        """Follow a new connection."""
+        """Follow a new connection, for which time begins anew."""
         # Of our own, so that it is never somebody else's by the time it is used.
-        fresh = socket.socket(fileno=os.dup(raw.pgconn.socket))
-        self._replace(fresh)
+        self._replace(socket.socket(fileno=os.dup(raw.pgconn.socket)))
+        if self.limit is not None:
+            self.limit.renew()
 
     def cut(self) -> None:
         """End the connection; whoever waits for it gets an error."""
@@ -233,14 +242,28 @@ class _Limit:
     def __init__(self, handle: _Socket, seconds: float) -> None:
         self.is_over = False
         self._handle = handle
-        self._timer = threading.Timer(seconds, self._cut)
-        self._timer.daemon = True
+        self._seconds = seconds
+        self._timer = self._new_timer()
 
     def __enter__(self) -> None:
+        self._handle.limit = self
         self._timer.start()
 
     def __exit__(self, *_: object) -> None:
+        self._handle.limit = None
         self._timer.cancel()
+
+    def renew(self) -> None:
+        """Begin anew."""
+        self._timer.cancel()
+        self.is_over = False
+        self._timer = self._new_timer()
+        self._timer.start()
+
+    def _new_timer(self) -> threading.Timer:
+        timer = threading.Timer(self._seconds, self._cut)
+        timer.daemon = True
+        return timer
 
     def _cut(self) -> None:
         self.is_over = True

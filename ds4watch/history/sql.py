@@ -24,7 +24,11 @@ def add(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) ->
 def insert_new(connection: Connection, table: Table, row: dict[str, Any]) -> bool:
     """Insert a row unless its primary key exists, and return whether it was inserted."""
     keys = [column.name for column in table.primary_key]
-    statement = _insert(connection, table).on_conflict_do_nothing(index_elements=keys)
+    statement = (
+        _insert(connection, table)
+        .on_conflict_do_nothing(index_elements=keys)
+        .execution_options(preserve_rowcount=True)
+    )
     return connection.execute(statement, row).rowcount > 0
 
 

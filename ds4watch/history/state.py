@@ -70,13 +70,18 @@ class StateStore:
 
     @classmethod
     def open(
-        cls, place: Place, clock: Clock, *, busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS
+        cls,
+        place: Place,
+        clock: Clock,
+        *,
+        busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS,
+        answer_timeout_seconds: float = ANSWER_TIMEOUT_SECONDS,
     ) -> StateStore:
         """Open or make the database. Raises what Database does."""
         tuning = Tuning(
             durable=True,
             busy_timeout_seconds=busy_timeout_seconds,
-            answer_timeout_seconds=ANSWER_TIMEOUT_SECONDS,
+            answer_timeout_seconds=answer_timeout_seconds,
         )
         database = Database(place, Which.STATE, tuning, clock)
         store = cls(database, database.first_read(alert_rows.stored_alerts))

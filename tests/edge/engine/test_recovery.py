@@ -20,14 +20,14 @@ from tests.edge.clock import SystemClock
 
 async def after_a_death(path: Path, *, claimed: bool, version: int) -> tuple[StateStore, Board]:
     """Plan an action, claim it or not, die; start again and recover."""
-    before = StateStore.open(path)
+    before = StateStore.open(path, SystemClock())
     await before.load(100.0)
     await before.commit_tick(TickCommit(at=100.0, plans=(PLAN,)))
     if claimed:
         await before.claim_action(101.0)
     await before.close()
 
-    state = StateStore.open(path)
+    state = StateStore.open(path, SystemClock())
     restored = await state.load(200.0)
     board = Board(obeys=True, policy=replace(ServicePolicy(), version=version))
     handler = SetLevel(board, SystemClock(), lease_seconds=600.0)

@@ -17,7 +17,16 @@ from ds4watch.history.samples import SampleStore
 from ds4watch.model.errors import ConfigError
 from ds4watch.model.series import STALE_NAN_BITS, SeriesKey
 from tests.edge.history.helpers import (
-    AB, NOW, W1, W2, Base, Bases, FixedClock, failed, query, scrape,
+    AB,
+    NOW,
+    W1,
+    W2,
+    Base,
+    Bases,
+    FixedClock,
+    failed,
+    query,
+    scrape,
 )  # fmt: skip
 
 

@@ -2,13 +2,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -35,10 +33,10 @@ from ds4watch.model.action import (
     RefusalReason,
 )
 from ds4watch.model.alert import AlertPhase, AlertState, Transition
-from ds4watch.model.errors import ConfigError, EdgeReason, StoreError
+from ds4watch.model.errors import EdgeReason, StoreError
 from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason, Usage
 from ds4watch.model.worker import WorkerPhase, WorkerView
-from tests.edge.history.helpers import NOW, query
+from tests.edge.history.helpers import NOW, Base, Bases, FixedClock, SqliteBase
 
 LABELS = (("alertname", "Queue"), ("severity", "critical"), ("worker", "w1"))
 FIRING = AlertState(
@@ -92,15 +90,19 @@ COST = CostRow(NOW, "w1", "tiny-full", "busy", 263_888_889)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "state.db"
+def base(bases: Bases) -> Base:
+    return bases.state
 
 
 @pytest_asyncio.fixture
-async def store(path: Path) -> AsyncIterator[StateStore]:
-    store = StateStore.open(path, busy_timeout_seconds=0.1)
+async def store(base: Base) -> AsyncIterator[StateStore]:
+    store = StateStore.open(base.place, FixedClock(), busy_timeout_seconds=0.1)
     yield store
     await store.close()
+
+
+def opened(base: Base) -> StateStore:
+    return StateStore.open(base.place, FixedClock())
 
 
 def applied(
@@ -118,7 +120,7 @@ async def test_a_new_store_has_nothing_to_restore(store: StateStore) -> None:
 
 
 async def test_what_a_tick_decided_is_restored_after_a_restart(
-    store: StateStore, path: Path
+    store: StateStore, base: Base
 ) -> None:
     view = WorkerView("w1", "tiny-full", ("tiny",), "http://w1", WorkerPhase.READY, NOW, pid=7)
     commit = TickCommit(
@@ -135,7 +137,7 @@ async def test_what_a_tick_decided_is_restored_after_a_restart(
     await store.save_policy({"version": 3, "level": 1})
     await store.close()
 
-    again = StateStore.open(path)
+    again = opened(base)
     restored = await again.load(NOW + 1)
     assert restored.alerts == (replace(FIRING, confirmed=False), replace(PENDING, confirmed=False))
     assert [(one.plan, one.status) for one in restored.actions] == [(PLAN, ActionStatus.PLANNED)]
@@ -148,11 +150,11 @@ async def test_what_a_tick_decided_is_restored_after_a_restart(
         (AuditKind.ALERT, "Queue (critical, w1): pending → firing at nan: held 5 s"),
         (AuditKind.ALERT, "Queue (critical, w1): inactive → pending at nan: held 5 s"),
     ]
-    assert query(path, "SELECT old, new, value FROM alert_events") == [
+    assert base.query("SELECT old, new, value FROM alert_events") == [
         ("inactive", "pending", "nan"),
         ("pending", "firing", "nan"),
     ]
-    assert query(path, "SELECT id, pid, phase, since FROM workers") == [
+    assert base.query("SELECT id, pid, phase, since FROM workers") == [
         ("w1", 7, "ready", "2027-01-15T08:00:00.000000Z")
     ]
     await again.commit_tick(TickCommit(at=NOW + 1, alerts=(FIRING,)))
@@ -160,15 +162,26 @@ async def test_what_a_tick_decided_is_restored_after_a_restart(
     await again.close()
 
 
+@contextmanager
+def no_room_for_costs(base: Base) -> Iterator[None]:
+    """Let the last statements of a tick fail."""
+    if isinstance(base, SqliteBase):
+        raising = "BEGIN SELECT RAISE(ABORT, 'no more room'); END"
+    else:
+        body = "BEGIN RAISE 'no more room'; END"
+        base.execute(f"CREATE FUNCTION full() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$")
+        raising = "FOR EACH ROW EXECUTE FUNCTION full()"
+    base.execute(f"CREATE TRIGGER is_full BEFORE INSERT ON cost_hourly {raising}")
+    yield
+    table = "" if isinstance(base, SqliteBase) else " ON cost_hourly"
+    base.execute(f"DROP TRIGGER is_full{table}")
+
+
 async def test_a_tick_that_fails_in_the_middle_stores_nothing(
-    store: StateStore, path: Path
+    store: StateStore, base: Base
 ) -> None:
     await store.commit_tick(TickCommit(at=NOW, alerts=(PENDING,)))
-    with closing(sqlite3.connect(path)) as other:
-        other.execute(
-            "CREATE TRIGGER full BEFORE INSERT ON cost_hourly "
-            "BEGIN SELECT RAISE(ABORT, 'no more room'); END"
-        )
+    with no_room_for_costs(base):
         spool = SpoolBatch("g0", 0, 100, (RECORD,))
         commit = TickCommit(
             at=NOW + 1,
@@ -188,14 +201,12 @@ async def test_a_tick_that_fails_in_the_middle_stores_nothing(
         assert await store.audit(10) == []
         assert await store.claim_notification(NOW + 9) is None
         assert await store.requests_totals() == RequestTotals()
-        other.execute("DROP TRIGGER full")
-        other.commit()
     assert await store.commit_tick(commit) == Committed()
     assert [state.name for state in await store.alerts()] == ["Queue"]
     assert await store.spent_total() == COST.nanos
 
 
-async def test_a_spool_is_booked_exactly_once(store: StateStore, path: Path) -> None:
+async def test_a_spool_is_booked_exactly_once(store: StateStore, base: Base) -> None:
     first = SpoolBatch("g0", 0, 100, (RECORD, SHED))
     second = SpoolBatch("g0", 100, 150, (replace(RECORD, seq=3, ended_at=NOW + 3600),))
     assert await store.commit_tick(TickCommit(at=NOW, spools=(first,))) == Committed()
@@ -212,8 +223,8 @@ async def test_a_spool_is_booked_exactly_once(store: StateStore, path: Path) -> 
         retries=((RetryReason.CONNECT, 4),),
     )
     assert (await store.load(NOW)).spool_offsets == {"g0": 150}
-    sql = "SELECT substr(hour_at, 1, 13), key, outcome, requests, unmetered FROM requests_hourly"
-    assert sorted(query(path, sql)) == [
+    sql = "SELECT hour_at, key, outcome, requests, unmetered FROM requests_hourly"
+    assert sorted((hour[:13], *rest) for hour, *rest in base.query(sql)) == [
         ("2027-01-15T08", "alice", "ok", 1, 0),
         ("2027-01-15T08", "alice", "shed", 1, 1),
         ("2027-01-15T09", "alice", "ok", 1, 0),
@@ -242,10 +253,10 @@ async def test_a_plan_whose_id_exists_is_reported_and_not_planned_again(
     assert len(await store.audit(10)) == 1
 
 
-async def test_two_claimants_never_get_the_same_action(store: StateStore, path: Path) -> None:
+async def test_two_claimants_never_get_the_same_action(store: StateStore, base: Base) -> None:
     plans = tuple(replace(PLAN, id=f"p{number}") for number in range(10))
     await store.commit_tick(TickCommit(at=NOW, plans=plans))
-    other = StateStore.open(path)
+    other = opened(base)
     claims = [one.claim_action(NOW + 1) for _ in range(8) for one in (store, other)]
     claimed = [plan.id for plan in await asyncio.gather(*claims) if plan is not None]
     assert sorted(claimed) == sorted(plan.id for plan in plans)
@@ -317,10 +328,10 @@ async def test_a_hold_ends_by_itself_or_when_it_is_lifted(store: StateStore) -> 
 
 
 async def test_firing_and_resolved_are_told_and_a_failed_message_waits(
-    store: StateStore, path: Path
+    store: StateStore, base: Base
 ) -> None:
     await store.commit_tick(TickCommit(at=NOW, transitions=(TO_PENDING, TO_FIRING, TO_RESOLVED)))
-    assert query(path, "SELECT status FROM outbox") == [("waiting",), ("waiting",)]
+    assert base.query("SELECT status FROM outbox") == [("waiting",), ("waiting",)]
     first = await store.claim_notification(NOW)
     assert first is not None
     assert (first.kind, first.attempts, first.payload["value"]) == ("firing", 1, "nan")
@@ -336,13 +347,13 @@ async def test_firing_and_resolved_are_told_and_a_failed_message_waits(
     assert (retried.id, retried.attempts) == (first.id, 2)
     await store.close()
 
-    again = StateStore.open(path)
+    again = opened(base)
     await again.load(NOW + 40)
     after_restart = await again.claim_notification(NOW + 40)
     assert after_restart is not None
     assert after_restart.id == first.id
     await again.finish_notification(first.id, at=NOW + 40, error="gone for good")
-    assert query(path, "SELECT status, error FROM outbox ORDER BY id") == [
+    assert base.query("SELECT status, error FROM outbox ORDER BY id") == [
         ("given_up", "gone for good"),
         ("sent", None),
     ]
@@ -372,25 +383,21 @@ async def test_the_newest_quality_run_of_each_pair_counts(store: StateStore) -> 
 
 
 async def test_a_reader_that_holds_a_transaction_stops_no_commit(
-    store: StateStore, path: Path
+    store: StateStore, base: Base
 ) -> None:
-    with closing(sqlite3.connect(path)) as reader:
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM audit").fetchone()
+    with base.reading("SELECT count(*) FROM audit"):
         await store.commit_tick(TickCommit(at=NOW, transitions=(TO_FIRING,)))
     assert len(await store.audit(10)) == 1
 
 
 async def test_a_locked_file_is_a_retryable_error_and_the_same_tick_goes_in_later(
-    store: StateStore, path: Path
+    store: StateStore, base: Base
 ) -> None:
     commit = TickCommit(at=NOW, alerts=(FIRING,), plans=(PLAN,))
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with base.writing():
         with pytest.raises(StoreError) as caught:
             await store.commit_tick(commit)
         assert (caught.value.reason, caught.value.retryable) == (EdgeReason.LOCKED, True)
-        other.rollback()
     assert await store.commit_tick(commit) == Committed()
     assert len(await store.alerts()) == 1
 
@@ -405,31 +412,23 @@ async def test_after_close_a_call_is_refused_and_closing_twice_is_nothing(
 
 
 async def test_worker_rows_follow_the_worker_whoever_writes_them(
-    store: StateStore, path: Path
+    store: StateStore, base: Base
 ) -> None:
     ready = WorkerView("w1", "p", ("m",), "http://w1", WorkerPhase.READY, NOW)
     await store.commit_tick(TickCommit(at=NOW, workers=(ready,)))
     await store.save_workers([replace(ready, phase=WorkerPhase.DRAINING)])
     await store.commit_tick(TickCommit(at=NOW, workers=(ready,)))
-    assert query(path, "SELECT id, phase FROM workers") == [("w1", "ready")]
-
-
-def test_a_damaged_file_is_one_line_with_a_way_out(path: Path) -> None:
-    path.write_bytes(b"rubbish, and a lot of it\n" * 400)
-    with pytest.raises(ConfigError) as caught:
-        StateStore.open(path)
-    assert str(caught.value).startswith(f"{path}: is no database")
-    assert path.exists()
+    assert base.query("SELECT id, phase FROM workers") == [("w1", "ready")]
 
 
 WRITER = """
 import asyncio, sys
-from pathlib import Path
 from ds4watch.history.rows import CostRow, TickCommit
 from ds4watch.history.state import StateStore
+from tests.edge.history.helpers import FixedClock, place_from
 
 async def main():
-    store = StateStore.open(Path(sys.argv[1]))
+    store = StateStore.open(place_from(sys.argv[1]), FixedClock())
     for at in range(1_000_000):
         await store.commit_tick(TickCommit(at=at, costs=(CostRow(0.0, "w", "p", "busy", 1),)))
         print(at, flush=True)
@@ -438,16 +437,16 @@ asyncio.run(main())
 """
 
 
-async def test_kill_9_keeps_every_tick_that_was_committed(path: Path) -> None:
+async def test_kill_9_keeps_every_tick_that_was_committed(base: Base) -> None:
     writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WRITER, base.argument], stdout=subprocess.PIPE, text=True
     )
     assert writer.stdout is not None
     with writer:
         said = [int(writer.stdout.readline()) for _ in range(50)]
         writer.kill()
         said += [int(line) for line in writer.stdout.read().split()]
-    store = StateStore.open(path)
+    store = opened(base)
     last_tick_at = (await store.load(NOW)).last_tick_at
     assert last_tick_at is not None
     assert last_tick_at in (said[-1], said[-1] + 1)
