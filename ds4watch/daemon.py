@@ -47,7 +47,9 @@ from ds4watch.fleet.lock import daemon_lock, make_state_dir, running_daemon
 from ds4watch.fleet.process import ProcessTable
 from ds4watch.fleet.supervisor import Supervisor
 from ds4watch.history.live import LiveBuffer
-from ds4watch.history.rows import AuditEntry, AuditKind, RestoredState
+from ds4watch.history.migrate import Which
+from ds4watch.history.place import place_of, store_label
+from ds4watch.history.rows import AuditEntry, AuditKind, RestoredState, Retention
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionKind, ActionStatus
@@ -210,7 +212,14 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     await supervisor.start(blueprint.specs, fleet)
     await state.add_audit(_started(clock, stores.restored))
     await stack.enter_async_context(
-        _jobs(blueprint, engine, stores, client_of=client_of, clock=clock)
+        _jobs(
+            blueprint,
+            engine,
+            stores,
+            client_of=client_of,
+            metrics=telemetry.process,
+            clock=clock,
+        )
     )
     return Daemon(
         engine=engine,
@@ -228,9 +237,10 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
 async def _open_stores(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -> Stores:
     """Open the databases and fill the memory from them."""
     stack.callback(blueprint.gpus.close)
-    samples = SampleStore.open(blueprint.state_dir / "samples.db", clock)
+    store, state_dir = blueprint.settings.store, blueprint.state_dir
+    samples = SampleStore.open(place_of(store, state_dir, Which.SAMPLES), clock)
     stack.push_async_callback(samples.close)
-    state = StateStore.open(blueprint.state_dir / "state.db")
+    state = StateStore.open(place_of(store, state_dir, Which.STATE), clock)
     stack.push_async_callback(state.close)
     window_seconds = blueprint.settings.store.live_window_seconds
     live = LiveBuffer(window_seconds=window_seconds, names=blueprint.rules.names_read())
@@ -275,6 +285,7 @@ def _place(blueprint: Blueprint, clock: Clock) -> Place:
     settings = blueprint.settings
     return Place(
         state_dir=blueprint.state_dir,
+        store=store_label(settings.store, blueprint.state_dir),
         started_at=clock.now(),
         admin_url=f"http://{settings.admin.host}:{settings.admin.port}",
         gateway_url=f"http://{settings.gateway.host}:{settings.gateway.port}",
@@ -311,10 +322,16 @@ def _jobs(
     stores: Stores,
     *,
     client_of: Callable[[str], WorkerClient],
+    metrics: ProcessMetrics,
     clock: Clock,
 ) -> Jobs:
+    store = blueprint.settings.store
     settings = JobSettings(
-        retention_seconds=blueprint.settings.store.retention_hours * 3600,
+        retention_seconds=store.retention_hours * 3600,
+        state=Retention(
+            audit_seconds=store.audit_retention_days * 86_400,
+            ledger_seconds=store.ledger_retention_days * 86_400,
+        ),
         quality_interval_seconds=blueprint.settings.quality.interval_seconds,
     )
     return Jobs(
@@ -324,6 +341,7 @@ def _jobs(
         state=stores.state,
         profiles=blueprint.profiles,
         client_of=client_of,
+        metrics=metrics,
         clock=clock,
     )
 
@@ -395,6 +413,7 @@ async def _known(stores: Stores, fleet: FleetSnapshot, clock: Clock) -> Known:
         today_at=today_at,
         quality=restored_quality(await state.latest_quality()),
         unclaimed=stores.unclaimed,
+        jobs={run.name: run for run in await state.jobs()},
     )
 
 

@@ -21,6 +21,7 @@ from ds4watch.config.files import (
     rule_files,
     wanted_workers,
 )
+from ds4watch.config.store_url import without_password
 from ds4watch.model.errors import ConfigError, Located
 from ds4watch.policy.policyfile import load_policy
 from ds4watch.scrape.preview import check_groups
@@ -66,6 +67,9 @@ def _checks(loaded: LoadedSettings, *, sim: bool) -> Iterator[tuple[str, Callabl
     if loaded.settings.scrape.groups:
         told = ", ".join(group.name for group in loaded.settings.scrape.groups)
         yield f"scrape groups: {told}", lambda: check_groups(loaded)
+    if loaded.settings.store.url is not None:
+        url = without_password(loaded.settings.store.url.get_secret_value())
+        yield f"store: {url}", lambda: None
     every = profile_files(loaded)
     yield f"profiles: {', '.join(sorted(every))}", lambda: load_profiles(loaded, tuple(every))
     yield "rules", lambda: _load_each(rule_files(loaded), load_rules)

@@ -84,6 +84,8 @@ def _parts(status: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield _alert_table(alerts)
     yield _gateway_table(status.get("gateways") or [])
     yield _signal_table(status.get("signals") or {})
+    if jobs := status.get("jobs"):
+        yield _job_table(jobs)
     if why_not := (status.get("gpus") or {}).get("why_not"):
         yield Text(f"No GPU readings: {why_not}")
 
@@ -180,6 +182,19 @@ def _signal_table(signals: Mapping[str, Any]) -> Table:
     table = _table("signal", "value")
     for name in sorted(signals):
         table.add_row(Text(name), signal(name, signals[name]))
+    return table
+
+
+def _job_table(jobs: list[dict[str, Any]]) -> Table:
+    table = _table("job", "last run", "took", "result")
+    for job in jobs:
+        took, failed = job.get("took_seconds"), job.get("ok") is False
+        table.add_row(
+            job["name"],
+            instant(job.get("last_started_at")),
+            f"{took:.1f} s" if isinstance(took, int | float) else DASH,
+            Text(job.get("result") or DASH, style="bold red" if failed else ""),
+        )
     return table
 
 

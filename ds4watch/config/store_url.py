@@ -31,6 +31,5 @@ def without_password(url: str) -> str:
         (key, _HIDDEN if "pass" in key.lower() else value)
         for key, value in parse_qsl(parts.query, keep_blank_values=True)
     ]
-    return parts._replace(
-        netloc=f"{name}{has_user}{host}", query=urlencode(query, safe="/*"), fragment=""
-    ).geturl()
+    asked = f"?{urlencode(query, safe='/*')}" if query else ""
+    return f"{parts.scheme}://{name}{has_user}{host}{parts.path}{asked}"

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from ds4watch.config.profile import Profile
+from ds4watch.engine.job_runs import JobRuns, Work
 from ds4watch.engine.parts import Known
 from ds4watch.engine.quality_run import METRIC, fixed_prompts, measure, pairs
 from ds4watch.engine.signals import QualityReading
 from ds4watch.fleet.client import WorkerClient
-from ds4watch.history.rows import AuditEntry, AuditKind, QualityRun
+from ds4watch.history.rows import AuditEntry, AuditKind, QualityRun, Retention
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
-from ds4watch.model.errors import StoreError
+from ds4watch.model.errors import EdgeReason, WorkerError
 from ds4watch.model.ports import Clock
 from ds4watch.model.worker import WorkerView
-
-log = logging.getLogger(__name__)
+from ds4watch.telemetry.metrics import ProcessMetrics
 
 _PRUNE_SECONDS = 600
+_PRUNE_STATE_SECONDS = 3600
 _LOOK_SECONDS = 5
 
 
@@ -33,6 +34,7 @@ class JobSettings:
     """How often, and how long things are kept."""
 
     retention_seconds: float
+    state: Retention
     quality_interval_seconds: float
 
 
@@ -48,9 +50,11 @@ class Jobs:
         state: StateStore,
         profiles: Mapping[str, Profile],
         client_of: Callable[[str], WorkerClient],
+        metrics: ProcessMetrics,
         clock: Clock,
     ) -> None:
         self._known = known
+        self._runs = JobRuns(known.jobs, state, metrics=metrics, clock=clock)
         self._settings = settings
         self._samples = samples
         self._state = state
@@ -61,9 +65,13 @@ class Jobs:
         self._scheduler = AsyncIOScheduler(timezone="UTC")
 
     async def __aenter__(self) -> Self:
-        options = {"trigger": "interval", "max_instances": 1, "coalesce": True}
-        self._scheduler.add_job(self.prune, seconds=_PRUNE_SECONDS, id="prune", **options)
-        self._scheduler.add_job(self.measure_due, seconds=_LOOK_SECONDS, id="quality", **options)
+        self._add("prune", self._recorded("prune", self.prune), seconds=_PRUNE_SECONDS)
+        self._add(
+            "prune_state",
+            self._recorded("prune_state", self.prune_state),
+            seconds=_PRUNE_STATE_SECONDS,
+        )
+        self._add("quality", self.measure_due, seconds=_LOOK_SECONDS)
         self._scheduler.start()
         return self
 
@@ -75,15 +83,24 @@ class Jobs:
     ) -> None:
         self._scheduler.shutdown(wait=False)
 
-    async def prune(self) -> None:
+    def _add(self, name: str, run: Callable[[], Awaitable[None]], *, seconds: float) -> None:
+        self._scheduler.add_job(
+            run, "interval", seconds=seconds, id=name, max_instances=1, coalesce=True
+        )
+
+    def _recorded(self, name: str, work: Work) -> Callable[[], Awaitable[None]]:
+        """Return a job whose every run is kept."""
+        return partial(self._runs.run, name, work)
+
+    async def prune(self) -> str:
         """Delete samples that are older than they are kept."""
-        try:
-            gone = await self._samples.prune(self._clock.now() - self._settings.retention_seconds)
-        except StoreError as error:
-            log.warning("old history could not be deleted: %s", error)
-            return
-        if gone:
-            log.info("%s scrapes were older than they are kept: deleted", gone)
+        gone = await self._samples.prune(self._clock.now() - self._settings.retention_seconds)
+        return f"{gone} scrapes deleted"
+
+    async def prune_state(self) -> str:
+        """Delete what is over and older than it is kept."""
+        gone = await self._state.prune(self._settings.state, self._clock.now())
+        return f"{gone} rows deleted"
 
     async def measure_due(self) -> None:
         """Measure each quantized profile that was not measured within the interval."""
@@ -95,10 +112,10 @@ class Jobs:
             )
             if now - last >= self._settings.quality_interval_seconds:
                 self._tried_at[quantized.profile] = now
-                await self.measure(quantized, reference)
+                await self._runs.run("quality", partial(self.measure, quantized, reference))
 
-    async def measure(self, quantized: WorkerView, reference: WorkerView) -> None:
-        """Measure one pair and book the result."""
+    async def measure(self, quantized: WorkerView, reference: WorkerView) -> str:
+        """Measure one pair and book the result. Raises WorkerError if it could not be measured."""
         prompts = fixed_prompts()
         began = self._clock.monotonic()
         reading = await measure(
@@ -119,14 +136,14 @@ class Jobs:
             took_seconds=self._clock.monotonic() - began,
             error="" if reading is not None else "see the log",
         )
-        try:
-            await self._state.add_quality(run)
-            await self._state.add_audit(_told(run))
-        except StoreError as error:
-            log.warning("a quality run could not be stored: %s", error)
-        if reading is not None:
-            others = [it for it in self._known.quality if it.profile != reading.profile]
-            self._known.quality = (*others, reading)
+        entry = _told(run)
+        await self._state.add_quality(run)
+        await self._state.add_audit(entry)
+        if reading is None:
+            raise WorkerError(entry.summary, reason=EdgeReason.OTHER, retryable=True)
+        others = [it for it in self._known.quality if it.profile != reading.profile]
+        self._known.quality = (*others, reading)
+        return entry.summary
 
 
 def restored_quality(runs: Sequence[QualityRun]) -> tuple[QualityReading, ...]:

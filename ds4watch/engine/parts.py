@@ -13,6 +13,7 @@ from ds4watch.engine.spool import Spools
 from ds4watch.fleet.board import BoardPublisher
 from ds4watch.fleet.supervisor import Supervisor
 from ds4watch.history.live import LiveBuffer
+from ds4watch.history.rows import JobRun
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import Hold
@@ -77,5 +78,6 @@ class Known:
     samples: Iterable[Sample] = ()
     fleet: FleetSnapshot = field(default_factory=lambda: FleetSnapshot(at=0.0))
     per_hour: Nanos = 0
+    jobs: dict[str, JobRun] = field(default_factory=dict)
     unclaimed: frozenset[str] = frozenset()
     """Discovered targets with a past that discovery has not spoken of yet."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from ds4watch.history.rows import RequestTotals as StoredTotals
+from ds4watch.history.samples import SampleStore
+from ds4watch.history.state import StateStore
 from ds4watch.model.money import NANOS_PER_UNIT, Nanos
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import Sample, labels_of
@@ -151,6 +153,20 @@ def _samples_of(reading: GpuReading) -> list[Sample]:
 def _gpu_lacks(whose: Mapping[str, str], reading: str, why: str) -> Sample:
     labels = labels_of({**whose, "reading": reading, "why": why})
     return Sample("ds4_gpu_unavailable", labels, 1.0)
+
+
+def store_samples(samples: SampleStore, state: StateStore) -> list[Sample]:
+    """Return how the databases do."""
+    asides = {"samples": samples.set_aside, "state": state.set_aside}
+    return [
+        Sample("ds4_store_waiting_rows", (), float(samples.waiting_rows)),
+        Sample("ds4_store_lost_rows_total", (), float(samples.lost_rows)),
+        *(
+            Sample("ds4_store_set_aside_timestamp_seconds", (("store", name),), aside.at)
+            for name, aside in asides.items()
+            if aside is not None
+        ),
+    ]
 
 
 def quality_samples(

@@ -17,7 +17,7 @@ from ds4watch.fleet.board import BoardPublisher
 from ds4watch.fleet.gateways import GatewayKeeper
 from ds4watch.fleet.supervisor import Supervisor
 from ds4watch.history.live import LiveBuffer
-from ds4watch.history.rows import AuditEntry, AuditKind
+from ds4watch.history.rows import AuditEntry, AuditKind, JobRun
 from ds4watch.history.state import StateStore
 from ds4watch.model.alert import AlertState
 from ds4watch.model.money import NANOS_PER_UNIT, Nanos
@@ -55,6 +55,7 @@ class Place:
     """What does not change while the daemon runs."""
 
     state_dir: Path
+    store: str
     started_at: UnixSeconds
     admin_url: str
     gateway_url: str
@@ -91,6 +92,7 @@ class Status:
             "version": __version__,
             "pid": os.getpid(),
             "state_dir": str(place.state_dir),
+            "store": place.store,
             "at": self._clock.now(),
             "started_at": place.started_at,
             "admin_url": place.admin_url,
@@ -114,6 +116,7 @@ class Status:
                 }
                 for hold in known.holds
             ],
+            "jobs": [job_json(run) for _name, run in sorted(known.jobs.items())],
             "cost": {
                 "currency": place.currency,
                 "per_hour": money(known.per_hour),
@@ -197,6 +200,19 @@ def alert_json(alert: AlertState) -> dict[str, Any]:
         "summary": annotations.get("summary", ""),
         "held": alert.held,
         "fingerprint": alert.fingerprint,
+    }
+
+
+def job_json(run: JobRun) -> dict[str, Any]:
+    """Return a job's last run as the API shows it."""
+    return {
+        "name": run.name,
+        "last_started_at": run.last_started_at,
+        "last_finished_at": run.last_finished_at,
+        "took_seconds": run.took_seconds,
+        "result": run.result,
+        "ok": run.ok,
+        "last_succeeded_at": run.last_succeeded_at,
     }
 
 

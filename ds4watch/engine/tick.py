@@ -23,6 +23,7 @@ from ds4watch.engine.signals import (
     midnight,
     policy_samples,
     quality_samples,
+    store_samples,
     worker_state_samples,
 )
 from ds4watch.engine.targets import Registry, departures, registry
@@ -125,6 +126,14 @@ class Engine:
         batches = await self._parts.spools.read()
         now = self._clock.now()
         own = self._publish(collected, now)
+        try:
+            return await self._conclude(batches, now)
+        finally:
+            # Without decisions too: while the state cannot be written, samples are kept or counted.
+            await self._store([*collected.results, own])
+
+    async def _conclude(self, batches: tuple[SpoolBatch, ...], now: UnixSeconds) -> str:
+        """Evaluate, decide, commit; return what changed."""
         turn = self._parts.rules.evaluate(self._parts.live, self.known.alerts, now)
         plans, refusals, ladder = self._decide(turn, now)
         commit = self._commit_of(turn, plans, refusals, batches, now)
@@ -135,7 +144,6 @@ class Engine:
         await self._look_back(fresh, turn, now)
         if turn.transitions:
             self._parts.dispatcher.wake()
-        await self._store([*collected.results, own])
         return sentence(turn, fresh, refusals)
 
     async def _look_back(self, plans: Sequence[ActionPlan], turn: Round, now: UnixSeconds) -> None:
@@ -157,10 +165,7 @@ class Engine:
         )
 
     async def _store(self, results: Sequence[ScrapeResult]) -> None:
-        samples = self._parts.samples
-        before = samples.lost_rows
-        await samples.append(results)
-        self._parts.telemetry.process.store_lost_rows.inc(samples.lost_rows - before)
+        await self._parts.samples.append(results)
 
     async def _collect(self) -> Collected:
         parts = self._parts
@@ -232,7 +237,7 @@ class Engine:
             *gpu_samples(self._gpus),
             *quality_samples(known.quality, now, self._settings.quality_max_age_seconds),
             *known.failed_rules,
-            Sample("ds4_store_waiting_rows", (), float(parts.samples.waiting_rows)),
+            *store_samples(parts.samples, parts.state),
             Sample(_DROPPED, (("reason", "late"),), float(parts.live.out_of_order)),
             Sample(_DROPPED, (("reason", "memory"),), float(parts.live.dropped_columns)),
         ]

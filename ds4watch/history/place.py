@@ -23,6 +23,15 @@ class Server:
 Place = Path | Server
 
 
+def store_label(store: StoreSettings, state_dir: Path) -> str:
+    """Return where the history is, for people; no password in it."""
+    return (
+        f"SQLite in {state_dir}"
+        if store.url is None
+        else str(place_of(store, state_dir, Which.STATE))
+    )
+
+
 def place_of(store: StoreSettings, state_dir: Path, which: Which) -> Place:
     """Return where the settings want a database to be."""
     if store.url is not None:

@@ -29,7 +29,8 @@ class ProcessMetrics:
         self.scrape_failures = _counter("ds4_scrape_failures_total", registry)
         self.discovery_targets = _gauge("ds4_discovery_targets", registry)
         self.discovery_failures = _counter("ds4_discovery_failures_total", registry)
-        self.store_lost_rows = _counter("ds4_store_lost_rows_total", registry)
+        self.job_failures = _counter("ds4_job_failures_total", registry)
+        self.job_last_success = _gauge("ds4_job_last_success_timestamp_seconds", registry)
         self.actions = _counter("ds4_actions_total", registry)
         self.notifications = _counter("ds4_notifications_total", registry)
         build = EXPOSED["ds4_build_info"]

@@ -214,6 +214,12 @@ FLEET_SIGNALS = (
     ),
     _counter("ds4_samples_dropped_total", "Samples that rules do not see.", "reason"),
     _gauge("ds4_store_waiting_rows", "Scrapes that wait for a database that fails."),
+    _counter("ds4_store_lost_rows_total", "Scrapes lost because too many waited."),
+    _gauge(
+        "ds4_store_set_aside_timestamp_seconds",
+        "When this daemon set a corrupt database aside; absent if it did not.",
+        "store",
+    ),
 )
 
 PROCESS_SIGNALS = (
@@ -228,7 +234,8 @@ PROCESS_SIGNALS = (
         "group",
         "kind",
     ),
-    _counter("ds4_store_lost_rows_total", "Rows that could not be stored."),
+    _counter("ds4_job_failures_total", "Runs of a job that failed.", "job"),
+    _gauge("ds4_job_last_success_timestamp_seconds", "End of a job's last good run.", "job"),
     _counter("ds4_actions_total", "Actions, by how they ended.", "kind", "status"),
     _counter("ds4_notifications_total", "Notifications, by outcome.", "channel", "outcome"),
     _gauge("ds4_build_info", "1, labelled with the version that runs.", "version"),
