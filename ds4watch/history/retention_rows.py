@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
-    Select,
     Table,
     and_,
     delete,
@@ -37,7 +36,7 @@ from ds4watch.history.state_models import (
 from ds4watch.model.action import ActionStatus
 from ds4watch.model.ports import UnixSeconds
 
-ROWS_PER_SLICE = 1000
+ROWS_PER_SLICE = 500
 """Deleted in some 10 ms."""
 BEFORE = 0.0
 """The hour that stands for all hours no longer kept: 1970-01-01."""
@@ -73,26 +72,15 @@ def slices(keep: Retention, now: UnixSeconds) -> Iterator[Slice]:
 def delete_slice(connection: Connection, table: Table, is_old: ColumnElement[bool]) -> int:
     """Delete some of the old rows and return how many; sums of a ledger stay."""
     key = list(table.primary_key)
-    found = connection.execute(_old(table, is_old)).all()
+    oldest = select(*key).where(is_old).order_by(*key).limit(ROWS_PER_SLICE)
     if table in _LEDGER:
-        sql.add(connection, table, _summed(table, found))
-    if found:
-        keys = [tuple(getattr(row, column.name) for column in key) for row in found]
-        condition = key[0].in_([one for (one,) in keys]) if len(key) == 1 else _among(key, keys)
-        connection.execute(delete(table).where(condition))
-    return len(found)
+        rows = select(*table.columns).where(is_old).order_by(*key).limit(ROWS_PER_SLICE)
+        sql.add(connection, table, _summed(table, connection.execute(rows).all()))
+    place = key[0] if len(key) == 1 else tuple_(*key)
+    return connection.execute(delete(table).where(place.in_(oldest))).rowcount
 
 
-def _old(table: Table, is_old: ColumnElement[bool]) -> Select[Any]:
-    columns = table.columns if table in _LEDGER else table.primary_key.columns
-    return select(*columns).where(is_old).limit(ROWS_PER_SLICE)
-
-
-def _among(key: list[Any], keys: list[tuple[Any, ...]]) -> ColumnElement[bool]:
-    return tuple_(*key).in_(keys)
-
-
-def _summed(table: Table, rows: list[Row[Any]] | Any) -> list[dict[str, Any]]:
+def _summed(table: Table, rows: Sequence[Row[Any]]) -> list[dict[str, Any]]:
     """Return the rows added up under BEFORE: by what the totals are asked for, nothing else."""
     sums: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
