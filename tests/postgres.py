@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -44,7 +45,7 @@ class PostgresServer:
     def __init__(self, programs: Path) -> None:
         self._programs = programs
         self._folder = Path(tempfile.mkdtemp(prefix="ds4pg-", dir="/tmp"))
-        self._user = "postgres" if os.geteuid() == 0 else None
+        self._user = _unprivileged() if os.geteuid() == 0 else None
         if self._user is not None:
             shutil.chown(self._folder, self._user)
         self._data = self._folder / "data"
@@ -159,6 +160,12 @@ def _signal(pids: Sequence[int], number: signal.Signals) -> None:
             os.kill(pid, number)
         except ProcessLookupError:
             continue
+
+
+def _unprivileged() -> str:
+    """Return a user that a server may run as: root is refused."""
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in names else "nobody"
 
 
 def _free_port() -> int:
