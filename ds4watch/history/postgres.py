@@ -80,7 +80,7 @@ class PostgresHome:
         engine = self._engine(handle, settings)
         if not read_only:
             _one_writer(engine, self._which)
-        longest = seconds + tuning.busy_timeout_seconds + _CUT_GRACE_SECONDS
+        longest = seconds + _CUT_GRACE_SECONDS
         return PostgresLine(engine, handle, self._look, longest_seconds=longest)
 
     def set_aside(self, at: UnixSeconds, why: str) -> SetAside:
@@ -102,6 +102,8 @@ class PostgresHome:
 
         @event.listens_for(engine, "do_connect")
         def connect(_dialect: Any, _record: Any, _args: Any, options: Any) -> Any:
+            if handle is not None:
+                handle.admit()
             raw: psycopg.Connection[Any] = psycopg.connect(**_bounded(options))
             try:
                 if handle is not None:
@@ -209,12 +211,16 @@ class _Socket:
         self._socket: socket.socket | None = None
         self.limit: _Limit | None = None
 
+    def admit(self) -> None:
+        """Raise if the call that needs a new connection has no time left."""
+        if self.limit is not None and self.limit.is_over:
+            raise psycopg.errors.ConnectionTimeout("no time left to connect")
+
     def take(self, raw: psycopg.Connection[Any]) -> None:
-        """Follow a new connection, for which time begins anew."""
+        """Follow a new connection."""
         # Of our own, so that it is never somebody else's by the time it is used.
         self._replace(socket.socket(fileno=os.dup(raw.pgconn.socket)))
-        if self.limit is not None:
-            self.limit.renew()
+        self.admit()
 
     def cut(self) -> None:
         """End the connection; whoever waits for it gets an error."""
@@ -242,8 +248,8 @@ class _Limit:
     def __init__(self, handle: _Socket, seconds: float) -> None:
         self.is_over = False
         self._handle = handle
-        self._seconds = seconds
-        self._timer = self._new_timer()
+        self._timer = threading.Timer(seconds, self._cut)
+        self._timer.daemon = True
 
     def __enter__(self) -> None:
         self._handle.limit = self
@@ -252,18 +258,6 @@ class _Limit:
     def __exit__(self, *_: object) -> None:
         self._handle.limit = None
         self._timer.cancel()
-
-    def renew(self) -> None:
-        """Begin anew."""
-        self._timer.cancel()
-        self.is_over = False
-        self._timer = self._new_timer()
-        self._timer.start()
-
-    def _new_timer(self) -> threading.Timer:
-        timer = threading.Timer(self._seconds, self._cut)
-        timer.daemon = True
-        return timer
 
     def _cut(self) -> None:
         self.is_over = True
