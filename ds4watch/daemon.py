@@ -61,7 +61,6 @@ from ds4watch.notify.webhook import Webhook
 from ds4watch.policy.ladder import LadderState
 from ds4watch.scrape.discovery import Discovery
 from ds4watch.scrape.exposition import PageReader
-from ds4watch.scrape.fetch import open_session
 from ds4watch.scrape.gpu_probe import gpu_start_fault
 from ds4watch.scrape.wave import Scraper
 from ds4watch.telemetry.logging import configure
@@ -190,7 +189,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     parts = Parts(
         supervisor=supervisor,
         discovery=discovery,
-        scraper=await stack.enter_async_context(_scraper(stores.samples, settings, clock)),
+        scraper=await stack.enter_async_context(_scraper(blueprint, stores.samples, clock)),
         gpus=blueprint.gpus,
         board=board,
         samples=stores.samples,
@@ -272,10 +271,12 @@ async def _runner(
     return runner
 
 
-def _scraper(samples: SampleStore, settings: Settings, clock: Clock) -> Scraper:
+def _scraper(blueprint: Blueprint, samples: SampleStore, clock: Clock) -> Scraper:
+    scrape = blueprint.settings.scrape
     return Scraper(
-        lambda: open_session(settings.scrape),
-        settings.scrape,
+        blueprint.scrape.options,
+        interval_seconds=scrape.interval_seconds,
+        concurrency=scrape.concurrency,
         reader=PageReader(samples),
         clock=clock,
     )

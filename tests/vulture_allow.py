@@ -29,6 +29,18 @@ def used_by_other_libraries(of: object) -> None:
     hasattr(of, "traceback")  # the third argument of __exit__
 
 
+def called_on_a_connection(of: object) -> None:
+    hasattr(of, "connection_made")  # asyncio
+    hasattr(of, "data_received")
+    hasattr(of, "eof_received")
+    hasattr(of, "connection_lost")
+    hasattr(of, "on_message_begin")  # httptools
+    hasattr(of, "on_header")
+    hasattr(of, "on_headers_complete")
+    hasattr(of, "on_body")
+    hasattr(of, "on_message_complete")
+
+
 def values_that_come_from_outside(of: object) -> None:
     hasattr(of, "TINY_MODEL")  # profiles
     hasattr(of, "CRITICAL")  # rule files
@@ -41,5 +53,10 @@ def values_that_come_from_outside(of: object) -> None:
 
 
 if __name__ == "__main__":
-    for group in (used_by_sqlalchemy, used_by_other_libraries, values_that_come_from_outside):
+    for group in (
+        used_by_sqlalchemy,
+        used_by_other_libraries,
+        called_on_a_connection,
+        values_that_come_from_outside,
+    ):
         group(object())

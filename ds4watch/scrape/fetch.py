@@ -1,89 +1,97 @@
-"""Fetches one metrics page, and says in one word why it could not."""
+"""Fetches the page of one target over a connection that is kept, and says why it could not."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import asyncio
 
-import aiohttp
-
-from ds4watch.config.settings import ScrapeSettings
-from ds4watch.model.errors import EdgeReason, ScrapeError
+from ds4watch.scrape.address import Address, address_of
+from ds4watch.scrape.connection import Answer, Connection, StaleConnectionError
+from ds4watch.scrape.failures import cannot_connect, timed_out
+from ds4watch.scrape.group_state import Group
+from ds4watch.scrape.options import ScrapeOptions
 
 _ACCEPT = "text/plain;version=0.0.4,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1"
-_READABLE = ("text/plain", "application/openmetrics-text")
-_CHUNK_BYTES = 1 << 16
 
 
-class Fetched(NamedTuple):
-    """An answer: its body, decompressed, and its Content-Type (empty if it has none)."""
+class Fetcher:
+    """Fetches one target's page, one fetch at a time. Redirects are not followed."""
 
-    body: bytes
-    content_type: str
+    def __init__(self, url: str, group: Group) -> None:
+        """Take the URL apart. Raises ScrapeError(OTHER) if it is no address."""
+        self._address = address_of(url)
+        self._group = group
+        self._options = group.options
+        self._head = _request_head(self._address, group.options)
+        self._connection: Connection | None = None
+
+    async def fetch(self) -> Answer:
+        """Fetch the page within the group's time-out.
+
+        Raises ScrapeError whose reason tells connection, time-out, status, size and content apart.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._options.timeout_seconds
+        request = b"%b%b\r\n" % (self._head, self._group.authorization.header())
+        if self._connection is not None and self._connection.usable:
+            try:
+                return await self._ask(self._connection, request, deadline)
+            except StaleConnectionError:
+                pass
+        connection = await self._connect(deadline)
+        return await self._ask(connection, request, deadline)
+
+    def close(self) -> None:
+        """Let the connection go."""
+        if self._connection is not None:
+            self._connection.abort()
+            self._connection = None
+
+    async def _ask(self, connection: Connection, request: bytes, deadline: float) -> Answer:
+        answer = connection.ask(request, self._options.max_body_bytes)
+        timeout = asyncio.get_running_loop().call_at(deadline, self._time_out, connection)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            connection.abort()
+            raise
+        finally:
+            timeout.cancel()
+
+    def _time_out(self, connection: Connection) -> None:
+        connection.fail(timed_out(self._options.timeout_seconds))
+
+    async def _connect(self, deadline: float) -> Connection:
+        self.close()
+        address = self._address
+        encrypted = address.encrypted
+        try:
+            async with asyncio.timeout_at(deadline):
+                _, self._connection = await asyncio.get_running_loop().create_connection(
+                    Connection,
+                    address.host,
+                    address.port,
+                    ssl=self._group.tls() if encrypted else None,
+                    server_hostname=address.host if encrypted else None,
+                )
+        except TimeoutError as error:
+            raise timed_out(self._options.timeout_seconds) from error
+        except (OSError, ValueError) as error:
+            raise cannot_connect(error, address) from error
+        return self._connection
+
+    def __str__(self) -> str:
+        """Render the address, without what may be secret in it."""
+        return str(self._address)
 
 
-def open_session(settings: ScrapeSettings) -> aiohttp.ClientSession:
-    """Open a session for scraping: kept-alive connections, no cookies, no proxies."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=settings.concurrency),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"Accept": _ACCEPT, "User-Agent": "ds4watch"},
-        trust_env=False,
-    )
-
-
-async def fetch(session: aiohttp.ClientSession, url: str, settings: ScrapeSettings) -> Fetched:
-    """Fetch a metrics page. Redirects are not followed.
-
-    Raises ScrapeError whose reason tells connection, time-out, status, size and content apart.
-    """
-    timeout = aiohttp.ClientTimeout(total=settings.timeout_seconds)
-    try:
-        async with session.get(url, allow_redirects=False, timeout=timeout) as response:
-            _check_head(response)
-            body = await _body_of(response, settings.max_body_bytes)
-            return Fetched(body, response.headers.get("Content-Type", ""))
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise _as_scrape_error(error) from error
-
-
-def _check_head(response: aiohttp.ClientResponse) -> None:
-    if response.status != 200:
-        raise ScrapeError(
-            f"answered {response.status}",
-            reason=EdgeReason.STATUS,
-            retryable=response.status >= 500,
-        )
-    kind = response.headers.get("Content-Type", "").split(";")[0].strip().lower()
-    if kind and kind not in _READABLE:
-        raise ScrapeError(f"answered with {kind}, not metrics", reason=EdgeReason.BODY)
-
-
-async def _body_of(response: aiohttp.ClientResponse, max_body_bytes: int) -> bytes:
-    """Read the body in pieces: a small compressed answer can be a huge page."""
-    body = bytearray()
-    async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
-        body += chunk
-        if len(body) > max_body_bytes:
-            message = f"the page is larger than {max_body_bytes} bytes"
-            raise ScrapeError(message, reason=EdgeReason.TOO_LARGE)
-    return bytes(body)
-
-
-def _as_scrape_error(error: Exception) -> ScrapeError:
-    text = str(error) or type(error).__name__
-    for kinds, reason in _REASONS:
-        if isinstance(error, kinds):
-            text = "no answer in time" if reason is EdgeReason.TIMEOUT else text
-            return ScrapeError(text, reason=reason, retryable=reason is not EdgeReason.OTHER)
-    return ScrapeError(text, reason=EdgeReason.OTHER)
-
-
-_REASONS: tuple[tuple[tuple[type[Exception], ...], EdgeReason], ...] = (
-    ((TimeoutError,), EdgeReason.TIMEOUT),
-    ((aiohttp.InvalidURL,), EdgeReason.OTHER),
-    ((aiohttp.ClientConnectorError, aiohttp.ClientProxyConnectionError), EdgeReason.CONNECT),
-    ((aiohttp.ServerDisconnectedError, ConnectionError), EdgeReason.GONE),
-    ((aiohttp.ClientOSError,), EdgeReason.GONE),
-    ((aiohttp.ClientPayloadError, aiohttp.ClientResponseError), EdgeReason.BODY),
-)
-"""First match wins: aiohttp's time-outs are connection errors too."""
+def _request_head(address: Address, options: ScrapeOptions) -> bytes:
+    """Return the request up to the place of the Authorization header."""
+    lines = [
+        f"GET {address.request_target} HTTP/1.1",
+        f"Host: {address.host_header}",
+        f"Accept: {_ACCEPT}",
+        f"Accept-Encoding: {'gzip' if options.compressed else 'identity'}",
+        "User-Agent: ds4watch",
+        f"X-Prometheus-Scrape-Timeout-Seconds: {options.timeout_seconds:g}",
+    ]
+    return "".join(f"{line}\r\n" for line in lines).encode("ascii")

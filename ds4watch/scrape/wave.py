@@ -1,26 +1,27 @@
-"""Waves of scrapes: all targets at each interval, none waiting for another."""
+"""Waves of scrapes: the targets of all groups that are due, none waiting for another."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-import aiohttp
 import numpy as np
 
-from ds4watch.config.settings import ScrapeSettings
 from ds4watch.model.errors import EdgeReason, ScrapeError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.scrape import ScrapeFailure, ScrapeResult, Target
-from ds4watch.scrape.exposition import Page, PageReader
-from ds4watch.scrape.fetch import fetch
+from ds4watch.scrape.exposition import NO_LIMITS, Page, PageReader
+from ds4watch.scrape.group_state import Group
+from ds4watch.scrape.options import ScrapeOptions
+from ds4watch.scrape.watched import Watched
 
 WAVE_SHARE = 0.6
-"""Share of the interval after which a wave closes; what is still out counts in the next."""
+"""Share of the base interval after which a wave closes; what is still out counts in the next."""
 
 _NO_VALUES = np.empty(0, dtype=np.float64)
 _NO_SCHEMA = 0
@@ -29,31 +30,35 @@ log = logging.getLogger(__name__)
 
 
 class Scraper:
-    """Scrapes targets in waves. Use as an async context manager: it owns the HTTP session.
+    """Scrapes targets in waves. Use as an async context manager: it owns the connections.
 
     Invariant: at most one scrape in flight for each target, however many waves pass meanwhile.
     """
 
     def __init__(
         self,
-        session_factory: Callable[[], aiohttp.ClientSession],
-        settings: ScrapeSettings,
+        groups: Mapping[str, ScrapeOptions],
         *,
+        interval_seconds: float,
+        concurrency: int,
         reader: PageReader,
         clock: Clock,
     ) -> None:
-        self._session_factory = session_factory
-        self._settings = settings
+        """`interval_seconds`: the base interval, at which waves are asked for."""
+        self._interval_seconds = interval_seconds
+        self._concurrency = concurrency
         self._reader = reader
         self._clock = clock
-        self._slots = asyncio.Semaphore(settings.concurrency)
-        self._session: aiohttp.ClientSession | None = None
-        self._in_flight: dict[Target, asyncio.Task[ScrapeResult]] = {}
-        self._failing: dict[str, EdgeReason] = {}
-        self._odd: set[str] = set()
+        self._groups: dict[str, Group] = {}
+        self._targets: tuple[Target, ...] = ()
+        self._watched: dict[str, Watched] = {}
+        self._waiting: deque[tuple[Watched, float]] = deque()
+        self._running = 0
+        self._finished: list[ScrapeResult] = []
+        self._all_in: asyncio.Future[None] | None = None
+        self.set_groups(groups)
 
     async def __aenter__(self) -> Self:
-        self._session = self._session_factory()
         return self
 
     async def __aexit__(
@@ -62,109 +67,125 @@ class Scraper:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._cancel(tuple(self._in_flight))
-        if self._session is not None:
-            await self._session.close()
+        await self._drop(tuple(self._watched))
+
+    def set_groups(self, groups: Mapping[str, ScrapeOptions]) -> None:
+        """Replace the groups; what is in flight ends by the old options."""
+        kept = self._groups
+        self._groups = {
+            name: kept[name] if name in kept and kept[name].options == options else Group(options)
+            for name, options in groups.items()
+        }
 
     async def wave(self, targets: Sequence[Target], at: UnixSeconds) -> list[ScrapeResult]:
-        """Scrape all targets; return what has come in by 60 % of the interval.
+        """Scrape the targets that are due; return what has come in by 60 % of the base interval.
 
         A straggler's result is returned by the wave in which it comes in, with its own start. Each
         result's `at` is the wave's instant plus the time that passed until the scrape began, so a
         step of the wall clock within a wave does not show. Never raises for a target's sake.
         """
         begun = self._clock.monotonic()
-        await self._drop_all_but(set(targets))
-        for target in sorted(set(targets) - self._in_flight.keys(), key=_spread):
-            task = asyncio.create_task(self._scrape(target, at - begun), name=target.name)
-            self._in_flight[target] = task
-        if self._in_flight:
-            limit = self._settings.interval_seconds * WAVE_SHARE
-            await asyncio.wait(self._in_flight.values(), timeout=limit)
-        return [self._collect(target) for target, task in self._done()]
+        if targets is not self._targets and tuple(targets) != self._targets:
+            await self._watch(targets)
+        self._queue_due(begun, epoch=at - begun)
+        self._fill()
+        if self._running:
+            self._all_in = asyncio.get_running_loop().create_future()
+            await asyncio.wait((self._all_in,), timeout=self._interval_seconds * WAVE_SHARE)
+            self._all_in = None
+        finished, self._finished = self._finished, []
+        return finished
 
-    async def _scrape(self, target: Target, epoch: float) -> ScrapeResult:
-        async with self._slots:
-            begun = self._clock.monotonic()
-            at = epoch + begun
-            try:
-                page = await self._page_of(target)
-            except ScrapeError as error:
-                failure = ScrapeFailure(error.reason, str(error))
-                took = self._clock.monotonic() - begun
-                return ScrapeResult(target, at, _NO_SCHEMA, _NO_VALUES, failure, took)
+    def _queue_due(self, now: float, epoch: float) -> None:
+        """Queue the targets that are due and not in flight; of an unknown group, all."""
+        due = {
+            name: group.is_due(now, self._interval_seconds) for name, group in self._groups.items()
+        }
+        for watched in self._watched.values():
+            name = watched.target.group
+            if watched.in_flight or not due.get(name, True) or watched.is_left_out():
+                continue
+            watched.join(self._groups.get(name))
+            watched.in_flight = True
+            self._waiting.append((watched, epoch))
+
+    def _fill(self) -> None:
+        """Begin scrapes as far as concurrency allows."""
+        while self._waiting and self._running < self._concurrency:
+            watched, epoch = self._waiting.popleft()
+            if self._watched.get(watched.target.name) is watched:
+                self._running += 1
+                watched.task = asyncio.create_task(
+                    self._run(watched, epoch), name=watched.target.name
+                )
+
+    async def _run(self, watched: Watched, epoch: float) -> None:
+        """Scrape, keep the result for the wave, and begin what waits for a place."""
+        try:
+            result = await self._scrape(watched, epoch)
+            self._finished.append(result)
+        finally:
+            watched.in_flight = False
+            self._running -= 1
+            self._fill()
+            if self._all_in is not None and not self._running and not self._all_in.done():
+                self._all_in.set_result(None)
+
+    async def _scrape(self, watched: Watched, epoch: float) -> ScrapeResult:
+        begun = self._clock.monotonic()
+        try:
+            page = await self._page_of(watched)
+        except ScrapeError as error:
+            failure = ScrapeFailure(error.reason, str(error))
+        except Exception as error:
+            log.exception("scrape of %s broke off, a fault of ds4watch", watched.target.name)
+            failure = ScrapeFailure(EdgeReason.OTHER, f"a fault of ds4watch: {error!r}")
+        else:
+            watched.note_success()
             took = self._clock.monotonic() - begun
-            return ScrapeResult(target, at, page.schema.id, page.values, took_seconds=took)
+            schema_id = page.schema.id
+            return ScrapeResult(watched.target, epoch + begun, schema_id, page.values, None, took)
+        watched.note_failure(failure)
+        took = self._clock.monotonic() - begun
+        return ScrapeResult(watched.target, epoch + begun, _NO_SCHEMA, _NO_VALUES, failure, took)
 
-    async def _page_of(self, target: Target) -> Page:
-        if self._session is None:
-            message = "the scraper is not open"
-            raise ScrapeError(message, reason=EdgeReason.OTHER)
-        fetched = await fetch(self._session, target.url, self._settings)
-        page = self._reader.read(fetched.body, fetched.content_type, target.name)
-        self._note_odd(target, page)
+    async def _page_of(self, watched: Watched) -> Page:
+        answer = await watched.fetcher().fetch()
+        limits = watched.group.limits if watched.group else NO_LIMITS
+        page = self._reader.read(answer.body, answer.content_type, watched.target.name, limits)
+        watched.note_odd(page)
         return page
 
-    def _done(self) -> list[tuple[Target, asyncio.Task[ScrapeResult]]]:
-        return [(target, task) for target, task in self._in_flight.items() if task.done()]
+    async def _watch(self, targets: Sequence[Target]) -> None:
+        """Take over a new list of targets. Two of one name cannot be told apart: the first counts.
 
-    def _collect(self, target: Target) -> ScrapeResult:
-        task = self._in_flight.pop(target)
-        error = task.exception()
-        if error is None:
-            result = task.result()
-        else:
-            log.error("scrape of %s broke off, a fault of ds4watch", target.name, exc_info=error)
-            failure = ScrapeFailure(EdgeReason.OTHER, repr(error))
-            result = ScrapeResult(target, self._clock.now(), _NO_SCHEMA, _NO_VALUES, failure)
-        self._note_outcome(target, result.failure)
-        return result
+        They begin in an order that is the same each time, with no regard to how they are named.
+        """
+        wanted: dict[str, Target] = {}
+        for target in targets:
+            if wanted.setdefault(target.name, target) != target:
+                log.warning("two targets are called %s: only the first is scraped", target.name)
+        await self._drop(
+            [name for name, kept in self._watched.items() if kept.target != wanted.get(name)]
+        )
+        self._watched = {
+            name: self._watched.get(name) or Watched(wanted[name])
+            for name in sorted(wanted, key=_spread)
+        }
+        self._targets = tuple(targets)
 
-    def _note_outcome(self, target: Target, failure: ScrapeFailure | None) -> None:
-        before = self._failing.get(target.name)
-        if failure is None:
-            if self._failing.pop(target.name, None) is not None:
-                log.info("scrapes of %s succeed again", target.name)
-        elif before is not failure.reason:
-            self._failing[target.name] = failure.reason
-            log.warning(
-                "scrape of %s (%s) failed: %s: %s",
-                target.name,
-                target.url,
-                failure.reason,
-                failure.message,
-            )
-
-    def _note_odd(self, target: Target, page: Page) -> None:
-        odd = bool(page.odd_lines or page.duplicates or page.mislabelled)
-        if odd and target.name not in self._odd:
-            self._odd.add(target.name)
-            log.warning(
-                "page of %s: %d unreadable lines left out, %d duplicates, wrong Content-Type: %s",
-                target.name,
-                page.odd_lines,
-                page.duplicates,
-                page.mislabelled,
-            )
-        elif not odd and target.name in self._odd:
-            self._odd.discard(target.name)
-            log.info("page of %s is well-formed again", target.name)
-
-    async def _drop_all_but(self, wanted: set[Target]) -> None:
-        await self._cancel(tuple(target for target in self._in_flight if target not in wanted))
-        names = {target.name for target in wanted}
-        for name in self._reader.targets() - names:
-            self._reader.forget(name)
-        self._odd &= names
-        self._failing = {name: why for name, why in self._failing.items() if name in names}
-
-    async def _cancel(self, targets: Sequence[Target]) -> None:
-        tasks = [self._in_flight.pop(target) for target in targets]
+    async def _drop(self, names: Iterable[str]) -> None:
+        """Forget targets, also what of them is in flight or has come in too late."""
+        dropped = {name: self._watched.pop(name) for name in names}
+        tasks = [watched.task for watched in dropped.values() if watched.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for name, watched in dropped.items():
+            watched.close()
+            self._reader.forget(name)
+        self._finished = [it for it in self._finished if it.target.name not in dropped]
 
 
-def _spread(target: Target) -> bytes:
-    """Order targets the same way each time, and with no regard to how they are named."""
-    return hashlib.blake2b(target.name.encode(), digest_size=8).digest()
+def _spread(name: str) -> bytes:
+    return hashlib.blake2b(name.encode(), digest_size=8).digest()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import random
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,23 +15,26 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 
 from ds4watch.model.errors import EdgeReason, ScrapeError
 from ds4watch.model.series import SeriesKey, labels_of
-from ds4watch.scrape.exposition import PageReader
+from ds4watch.scrape.exposition import Limits, PageReader
 from tests.edge.scrape.support import DATA, OPENMETRICS, SHARED, TEXT, Schemas, as_dict, key, read
 
 PAGES = [
-    *sorted(DATA.glob("*.prom")),
-    *sorted(SHARED.glob("*.prom")),
-    *sorted(SHARED.glob("*.txt")),
+    path
+    for folder in (DATA, SHARED)
+    for end in ("prom", "om.txt")
+    for path in sorted(folder.glob(f"*.{end}"))
 ]
+WRITTEN_NAME = re.compile(r'^(?:\{"((?:[^"\\]|\\.)*)"|([^\s{#]+))', re.MULTILINE)
 
 
 def by_library(text: str, *, openmetrics: bool = False) -> dict[SeriesKey, float]:
-    """Read with prometheus-client, under the names on the page, without the birth times.
+    """Read with prometheus-client, by the rules by which we differ from it, as Prometheus does.
 
-    The library appends _total to a counter that lacks it; Prometheus, and so we, do not.
+    A name is what the page says: the library appends _total to a counter that lacks it. Birth
+    times are left out. Of a series that comes twice, the first counts.
     """
     read_text = (openmetrics_parser if openmetrics else parser).text_string_to_metric_families
-    written = set(re.findall(r"^[^\s{#]+", text, flags=re.MULTILINE))
+    written = {one or other for one, other in WRITTEN_NAME.findall(text)}
     found: dict[SeriesKey, float] = {}
     for family in read_text(text):
         for sample in family.samples:
@@ -112,8 +116,42 @@ def written(name: str, labels: dict[str, str], number: str, tail: str) -> str:
     return f"{name}{{{inner}}} {number}{tail}" if inner else f"{name} {number}{tail}"
 
 
-LINES = st.builds(
-    written, NAMES, LABELS, NUMBERS, st.sampled_from(["", "", "", " ", "\r", " 1700000000000"])
+TAILS = [
+    "",
+    "",
+    "",
+    " ",
+    "\r",
+    "\t",
+    " 1700000000000",
+    " 17e11\r",
+    " 7 8",
+    " x",
+    " 1_0",
+    '{x="1"} 1',
+]
+EXEMPLARS = ["", '# {trace_id="a_b c}"} 0.5', '# {x="\\""} 5 1.7e9', "# {} 1", "# {", '# {x="1"} ?']
+LINES = st.one_of(
+    st.builds(
+        written,
+        NAMES,
+        LABELS,
+        NUMBERS,
+        st.builds("{0}{1}".format, st.sampled_from(TAILS), st.sampled_from(["", *EXEMPLARS])),
+    ),
+    st.builds('{{"{0}.é",x="{1}"}} {2}'.format, NAMES, st.sampled_from(["", r"\""]), NUMBERS),
+    st.sampled_from(
+        [
+            "",
+            "  ",
+            "# HELP a b",
+            "#",
+            ' a{x = "1" , y="2",} 3',
+            'a{x="1",x="2"} 3',
+            "a{} 3",
+            "a{,} 3",
+        ]
+    ),
 )
 
 
@@ -129,14 +167,32 @@ def each_line_by_library(text: str) -> tuple[dict[SeriesKey, float], int]:
     return found, odd
 
 
-@given(st.lists(LINES, max_size=8), st.data())
+def moved(data: st.DataObject, lines: list[str]) -> list[str]:
+    """Return the lines as they may be at the next scrape."""
+    lines = list(lines)
+    for _ in range(data.draw(st.integers(0, 3))):
+        what = data.draw(st.sampled_from(["number", "number", "number", "swap", "drop", "new"]))
+        if what == "new" or not lines:
+            lines.insert(data.draw(st.integers(0, len(lines))), data.draw(LINES))
+            continue
+        at = data.draw(st.integers(0, len(lines) - 1))
+        if what == "number":
+            lines[at] = lines[at].rpartition(" ")[0] + " " + data.draw(NUMBERS)
+        elif what == "swap":
+            lines[0], lines[at] = lines[at], lines[0]
+        else:
+            del lines[at]
+    return lines
+
+
+@given(st.lists(LINES, max_size=8), st.sampled_from(["\n", "\n", "\r\n"]), st.data())
 @settings(max_examples=300, deadline=None)
 def test_any_page_reads_as_the_library_reads_its_lines_first_and_later(
-    lines: list[str], data: st.DataObject
+    lines: list[str], line_end: str, data: st.DataObject
 ) -> None:
     reader = PageReader(Schemas())
-    for _ in range(3):
-        text = "\n".join(lines) + "\n"
+    for _ in range(4):
+        text = line_end.join(lines) + data.draw(st.sampled_from([line_end, ""]))
         expected, odd = each_line_by_library(text)
         if odd and not expected:
             with pytest.raises(ScrapeError):
@@ -145,9 +201,66 @@ def test_any_page_reads_as_the_library_reads_its_lines_first_and_later(
             page = reader.read(text.encode(), TEXT, "w")
             assert_same(as_dict(page), expected)
             assert page.odd_lines == odd
-        if lines:
-            at = data.draw(st.integers(0, len(lines) - 1))
-            lines[at] = lines[at].rpartition(" ")[0] + " " + data.draw(NUMBERS)
+        lines = moved(data, lines)
+
+
+TIMES = st.sampled_from(["", "", " 1700000000", " 1700000000.5"])
+FINITE = st.one_of(st.floats(0, 1e12).map(repr), st.integers(0, 10**9).map(str))
+TRACES = st.sampled_from(["", ' # {trace_id="z"} 0.5', ' # {a="b c",d="e}"} 5 1.7e9', " # {} 1"])
+"""Without an escaped quote, at which the strict parser itself gives up."""
+
+
+@st.composite
+def families(draw: st.DrawFn, name: str) -> list[str]:
+    """Return the lines of one OpenMetrics family, as the strict parser has them."""
+    kind = draw(st.sampled_from(["gauge", "counter", "histogram"]))
+    labels = draw(LABELS)
+    labels.pop("le", None)
+    inner = written("", labels, "", "").strip().strip("{}")
+    time = draw(TIMES)
+    braces = f"{{{inner}}}" if inner else ""
+    lines = [f"# TYPE {name} {kind}", f"# HELP {name} some"]
+    if kind == "gauge":
+        return [*lines, f"{name}{braces} {draw(NUMBER)}{time}"]
+    if kind == "counter":
+        total = f"{name}_total{braces} {draw(FINITE)}{time}{draw(TRACES)}"
+        return [*lines, total, f"{name}_created{braces} 1.7e9{time}"]
+    counts = sorted(draw(st.lists(st.integers(0, 10**6), min_size=1, max_size=3)))
+    bounds = [*map(str, range(len(counts) - 1)), "+Inf"]
+    comma = "," if inner else ""
+    return [
+        *lines,
+        *(
+            f'{name}_bucket{{{inner}{comma}le="{bound}"}} {number}{time}{draw(TRACES)}'
+            for bound, number in zip(bounds, counts, strict=True)
+        ),
+        f"{name}_count{braces} {counts[-1]}{time}",
+        f"{name}_sum{braces} {draw(FINITE)}{time}",
+    ]
+
+
+NUMBER = st.one_of(st.floats().map(repr), st.sampled_from(["NaN", "+Inf", "-Inf", "1.17e+010"]))
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_any_openmetrics_page_reads_as_the_strict_parser_reads_it_first_and_later(
+    data: st.DataObject,
+) -> None:
+    reader = PageReader(Schemas())
+    names = data.draw(st.lists(st.sampled_from("abcdef"), unique=True, min_size=1))
+    kept = {name: data.draw(families(name)) for name in names}
+    for _ in range(4):
+        text = "\n".join(line for name in names for line in kept[name]) + "\n# EOF\n"
+        expected = by_library(text, openmetrics=True)
+        for content_type in (OPENMETRICS, TEXT):
+            page = reader.read(text.encode(), content_type, content_type)
+            assert_same(as_dict(page), expected)
+            assert (page.odd_lines, page.duplicates) == (0, 0)
+            assert page.mislabelled is (content_type == TEXT)
+        names = data.draw(st.permutations(names)) if data.draw(st.booleans()) else names
+        name = data.draw(st.sampled_from(names))
+        kept[name] = data.draw(families(name))
 
 
 @pytest.mark.parametrize(
@@ -281,5 +394,69 @@ def test_what_is_forgotten_is_read_anew() -> None:
     reader = PageReader(Schemas())
     reader.read(b"a 1\n", TEXT, "w")
     reader.forget("w")
-    assert reader.targets() == set()
     assert as_dict(reader.read(b"a 2\n", TEXT, "w")) == {key("a"): 2.0}
+
+
+def test_lines_with_timestamps_and_exemplars_are_read_by_comparison_too() -> None:
+    schemas = Schemas()
+    reader = PageReader(schemas)
+    lines = (
+        b"a 1 1700000000000\n",
+        b'b_bucket{le="1"} 2 # {trace_id="x"} 0.5 1.7e9\n',
+        b'b_bucket{le="1"} 3\n',
+        b"a 4 \n",
+    )
+    for first, second in pairwise(lines):
+        reader.read(first + b"c 1\n", TEXT, "w")
+        reader.read(second + b"c 2\n", TEXT, "w")
+    page = reader.read(b'a 5 1800000000000\nb_bucket{le="1"} 6 # {trace_id="y"} 7\n', TEXT, "v")
+    later = reader.read(b'a 7 1800000000001\nb_bucket{le="1"} 8 1.8e9\n', TEXT, "v")
+    assert later.schema is page.schema
+    assert later.values.tolist() == [7.0, 8.0]
+    assert len(schemas.made) == 3
+
+
+def test_comments_may_change_without_the_page_being_another() -> None:
+    reader = PageReader(Schemas())
+    pages = [reader.read(b"# at %d\na %d\n" % (n, n), TEXT, "w") for n in range(3)]
+    assert [page.values.tolist() for page in pages] == [[0.0], [1.0], [2.0]]
+    assert pages[0].schema is pages[2].schema
+
+
+LIMITS = Limits(series_limit=3, label_limit=2, label_value_bytes=4)
+
+
+@pytest.mark.parametrize(
+    ("over", "message"),
+    [
+        ("a 1\nb 1\nc 1\nd 1\n", "4 samples, over series_limit (3)"),
+        ('a{x="1",y="2",z="3"} 1\n', "3 labels on a, over label_limit (2)"),
+        ('a{x="\u00e9\u00e9\u00e9"} 1\n', "6 bytes in label x of a, over label_value_bytes (4)"),
+    ],
+)
+def test_a_page_over_a_limit_fails_as_a_whole_and_one_within_is_read(
+    over: str, message: str
+) -> None:
+    reader = PageReader(Schemas())
+    within = '# HELP a\n# HELP b\na{x="1234",y="2"} 1\nb 1\nc 1\n\n'
+    for _ in range(2):
+        assert len(reader.read(within.encode(), TEXT, "w", LIMITS).values) == 3
+        with pytest.raises(ScrapeError) as caught:
+            reader.read(over.encode(), TEXT, "w", LIMITS)
+        assert caught.value.reason is EdgeReason.TOO_LARGE
+        assert str(caught.value).startswith(message)
+        assert "raise it" in str(caught.value)
+    assert len(reader.read(over.encode(), TEXT, "w").values) > 0
+    with pytest.raises(ScrapeError):
+        reader.read(over.encode(), TEXT, "w", LIMITS)
+
+
+def test_odd_lines_that_would_take_too_long_are_left_out() -> None:
+    slow = b'a{x="' + rb"\"" * 3000 + b'" ,} 1\n'
+    page = PageReader(Schemas()).read(slow * 400 + b"b 1\n", TEXT, "w")
+    assert as_dict(page)[key("b")] == 1.0
+    assert page.odd_lines > 300
+    long = b"c" * 10**6 + b"\t1\n"
+    page = PageReader(Schemas()).read(long + b"b 1\n", TEXT, "w")
+    assert as_dict(page) == {key("b"): 1.0}
+    assert page.odd_lines == 1
