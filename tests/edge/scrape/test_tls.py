@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +12,14 @@ import uvloop
 from ds4watch.model.errors import EdgeReason
 from ds4watch.model.scrape import FLEET_GROUP, ScrapeResult, Target
 from ds4watch.scrape.exposition import PageReader
+from ds4watch.scrape.groups import scrape_plan
 from ds4watch.scrape.options import ScrapeOptions
 from ds4watch.scrape.wave import Scraper
 from tests.edge.clock import SystemClock
 from tests.edge.scrape.authority import Authority
 from tests.edge.scrape.servers import serving
 from tests.edge.scrape.support import Schemas
+from tests.edge.scrape.test_groups import loaded
 
 pytestmark = pytest.mark.needs("openssl")
 
@@ -82,16 +85,21 @@ def test_one_that_has_expired_is_not(run: Run, authority: Authority) -> None:
     assert "expired" in message
 
 
-def test_one_for_another_name_is_not_unless_the_group_says_so(
-    run: Run, authority: Authority
+def test_one_for_another_name_is_not_unless_the_settings_say_so(
+    run: Run, authority: Authority, tmp_path: Path
 ) -> None:
     certificate = authority.certificate("named", alternative="DNS:worker.example")
-    server, client = authority.server(certificate), authority.client()
-    assert "IP address mismatch" in refused(run(scraped(server, tls=client)))
-    named = run(scraped(server, tls=client, server_name="worker.example"))
+    server = authority.server(certificate)
+
+    def as_set(**tls: str) -> ssl.SSLContext | None:
+        tls_config = {"ca_file": str(authority.ca_file), **tls}
+        return scrape_plan(loaded(tmp_path, tls_config=tls_config)).options["pool"].tls
+
+    assert "IP address mismatch" in refused(run(scraped(server, tls=as_set())))
+    named = run(scraped(server, tls=as_set(server_name="worker.example")))
     assert named.failure is None
-    wrong = refused(run(scraped(server, tls=client, server_name="other.example")))
-    assert "ostname mismatch" in wrong
+    wrong = run(scraped(server, tls=as_set(server_name="other.example")))
+    assert "ostname mismatch" in refused(wrong)
 
 
 def test_a_server_that_wants_a_certificate_gets_it(run: Run, authority: Authority) -> None:
