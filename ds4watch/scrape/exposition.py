@@ -241,7 +241,7 @@ def _check_size(lines: Sequence[bytes], limits: Limits) -> None:
         return
     samples = sum(not line.startswith(b"#") and bool(line.strip()) for line in lines)
     if samples > limits.series_limit:
-        raise _over(f"{samples} samples", "series_limit", limits.series_limit)
+        raise _over(f"{samples} samples", "sample_limit", limits.series_limit)
 
 
 def _check_labels(series: Sequence[SeriesKey], limits: Limits) -> None:
@@ -253,12 +253,12 @@ def _check_labels(series: Sequence[SeriesKey], limits: Limits) -> None:
             length = len(value.encode())
             if length > limits.label_value_bytes:
                 what = f"{length} bytes in label {name} of {key.name}"
-                raise _over(what, "label_value_bytes", limits.label_value_bytes)
+                raise _over(what, "label_value_length_limit", limits.label_value_bytes)
 
 
 def _over(what: str, option: str, limit: int) -> ScrapeError:
-    message = f"{what}, over {option} ({limit}): raise it, or have the target show less"
-    return ScrapeError(message[:300], reason=EdgeReason.TOO_LARGE)
+    message = f"{what[:200]}, over {option} ({limit}): raise it, or have the target show less"
+    return ScrapeError(message, reason=EdgeReason.TOO_LARGE)
 
 
 def _columns_of(read: Sequence[Line]) -> tuple[list[int], tuple[SeriesKey, ...], int]:

@@ -429,9 +429,12 @@ LIMITS = Limits(series_limit=3, label_limit=2, label_value_bytes=4)
 @pytest.mark.parametrize(
     ("over", "message"),
     [
-        ("a 1\nb 1\nc 1\nd 1\n", "4 samples, over series_limit (3)"),
+        ("a 1\nb 1\nc 1\nd 1\n", "4 samples, over sample_limit (3)"),
         ('a{x="1",y="2",z="3"} 1\n', "3 labels on a, over label_limit (2)"),
-        ('a{x="\u00e9\u00e9\u00e9"} 1\n', "6 bytes in label x of a, over label_value_bytes (4)"),
+        (
+            'a{x="\u00e9\u00e9\u00e9"} 1\n',
+            "6 bytes in label x of a, over label_value_length_limit (4)",
+        ),
     ],
 )
 def test_a_page_over_a_limit_fails_as_a_whole_and_one_within_is_read(

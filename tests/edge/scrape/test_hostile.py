@@ -112,11 +112,11 @@ CASES: dict[str, tuple[Handler, EdgeReason, str]] = {
         "cut off",
     ),
     "/odd-lines": (sends(answer(b"?\n" * 3000)), R.PARSE, "not a metrics page"),
-    "/many-odd-lines": (sends(answer(b"?\n" * 40_000)), R.TOO_LARGE, "series_limit"),
+    "/many-odd-lines": (sends(answer(b"?\n" * 40_000)), R.TOO_LARGE, "sample_limit"),
     "/too-many-series": (
         sends(answer(b"".join(b"a%d 1\n" % n for n in range(5000)))),
         R.TOO_LARGE,
-        "series_limit",
+        "sample_limit",
     ),
 }
 
