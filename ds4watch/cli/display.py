@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 DASH = "-"
+_SHOWN_STANDSTILL_SECONDS = 10
 _PHASE_STYLES = {"ready": "green", "failed": "bold red", "quarantined": "bold red"}
 _PHASES = ("firing", "pending", "resolved")
 _SEVERITIES = ("critical", "warning", "info")
@@ -118,16 +119,38 @@ def fleet_table(fleet: list[dict[str, Any]]) -> RenderableType:
         signals = worker.get("signals") or {}
         table.add_row(
             worker["id"],
-            Text(worker["phase"], style=_PHASE_STYLES.get(worker["phase"], "yellow")),
+            _phase(worker),
             (worker.get("models") or [DASH])[0],
             number(load.get("running")),
             number(load.get("waiting")),
             percent(load.get("kv_usage_ratio")),
             percent(signals.get("ds4_cache_miss_ratio")),
             number(_generated_rate(signals)),
-            Text(worker.get("reason") or ""),
+            Text("; ".join(_notes(worker))),
         )
     return table
+
+
+def _phase(worker: Mapping[str, Any]) -> Text:
+    text = Text(worker["phase"], style=_PHASE_STYLES.get(worker["phase"], "yellow"))
+    blind = _blindness(worker)
+    return text.append(f", {blind['state']}", style="yellow") if blind else text
+
+
+def _notes(worker: Mapping[str, Any]) -> Iterator[str]:
+    if blind := _blindness(worker):
+        yield f"since {instant(blind.get('since'))}: {blind.get('why') or 'no reason given'}"
+    still = worker.get("standstill_seconds") or 0
+    if still >= _SHOWN_STANDSTILL_SECONDS:
+        yield f"its requests have stood still for {still:.0f} s"
+    if worker.get("reason"):
+        yield str(worker["reason"])
+
+
+def _blindness(worker: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return what is told of a worker whose metrics cannot be read; None if they can."""
+    found: Mapping[str, Any] | None = worker.get("monitoring")
+    return found if found and found.get("state") != "monitored" else None
 
 
 def _generated_rate(signals: Mapping[str, Any]) -> Any:

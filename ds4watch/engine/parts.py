@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ds4watch.actions.runner import Runner
 from ds4watch.cost.prices import PriceEntry
 from ds4watch.engine.rulebook import RuleBook
+from ds4watch.engine.sight import Sight
 from ds4watch.engine.signals import POOL, QualityReading, RequestTotals
 from ds4watch.engine.spool import Spools
 from ds4watch.fleet.board import BoardPublisher
@@ -77,6 +78,8 @@ class Known:
     quality: tuple[QualityReading, ...] = ()
     samples: Iterable[Sample] = ()
     fleet: FleetSnapshot = field(default_factory=lambda: FleetSnapshot(at=0.0))
+    sights: Mapping[str, Sight] = field(default_factory=dict)
+    """Of each ready worker, whether its metrics can be read."""
     per_hour: Nanos = 0
     jobs: dict[str, JobRun] = field(default_factory=dict)
     unclaimed: frozenset[str] = frozenset()

@@ -21,6 +21,7 @@ from ds4watch.scrape.gpu import ALL, GpuReading, GpuReport
 from ds4watch.vocabulary.names import REQUEST_EDGES
 
 POOL = "default"
+_CAUSE_CHARACTERS = 120
 NO_MODEL = "unknown"
 """The `model` label of requests that nobody served; the ledger books them under it too."""
 
@@ -113,6 +114,36 @@ def worker_state_samples(workers: Sequence[WorkerView]) -> list[Sample]:
         )
         for worker in workers
         for phase in WorkerPhase
+    ]
+
+
+def failure_samples(workers: Sequence[WorkerView]) -> list[Sample]:
+    """Return why workers are down, without the figures: a label has to have few values."""
+    return [
+        Sample(
+            "ds4_worker_failure_info",
+            labels_of({"worker": worker.id, "profile": worker.profile, "why": _cause(worker)}),
+            1.0,
+        )
+        for worker in workers
+        if worker.phase is WorkerPhase.FAILED
+    ]
+
+
+def _cause(worker: WorkerView) -> str:
+    return worker.reason.partition(";")[0][:_CAUSE_CHARACTERS]
+
+
+def standstill_samples(workers: Sequence[WorkerView], seconds: Mapping[str, float]) -> list[Sample]:
+    """Return how long the requests of each worker stand still; absent where load is not known."""
+    return [
+        Sample(
+            "ds4_worker_standstill_seconds",
+            labels_of({"worker": worker.id, "profile": worker.profile}),
+            seconds[worker.id],
+        )
+        for worker in workers
+        if worker.id in seconds
     ]
 
 

@@ -139,8 +139,11 @@ class Status:
         up = [
             value for labels, value in self._from.live.latest("up") if ("worker", view.id) in labels
         ]
+        sight = self._known.sights.get(view.id)
         return view.as_json() | {
             "up": bool(up[0]) if up else None,
+            "monitoring": sight.as_json() if sight is not None else None,
+            "standstill_seconds": self._from.supervisor.standstills().get(view.id),
             "signals": fleet_signals(own),
             "log": str(self._from.supervisor.log_path(view.id)),
         }

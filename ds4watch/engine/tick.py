@@ -16,13 +16,16 @@ from ds4watch.engine.effects import Watch, effect, sentence, watch
 from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.rulebook import Round
 from ds4watch.engine.shown import LazySamples
+from ds4watch.engine.sight import Sights, went_blind
 from ds4watch.engine.signals import (
     POOL,
     cost_samples,
+    failure_samples,
     gpu_samples,
     midnight,
     policy_samples,
     quality_samples,
+    standstill_samples,
     store_samples,
     worker_state_samples,
 )
@@ -34,6 +37,7 @@ from ds4watch.model.errors import EdgeError, EdgeReason
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.scrape import ScrapeFailure, ScrapeResult, Target
 from ds4watch.model.series import Sample, Schema, SeriesKey
+from ds4watch.model.usage import RequestOutcome
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerView
 from ds4watch.policy.ladder import LadderState, decide, pool_of
 from ds4watch.scrape.gpu import GpuReport
@@ -72,6 +76,7 @@ class Engine:
         self._registry = Registry()
         self._gpus = GpuReport()
         self._watched: list[Watch] = []
+        self._sights = Sights()
         self._failing = False
         self._own = Schema(0, ())
         self.known = known
@@ -124,6 +129,12 @@ class Engine:
         """Look, evaluate, decide, commit; return what changed in one sentence, empty if nothing."""
         collected = await self._collect()
         batches = await self._parts.spools.read()
+        self._parts.supervisor.note_served(
+            (record.worker, record.ended_at)
+            for batch in batches
+            for record in batch.records
+            if record.outcome is RequestOutcome.OK
+        )
         now = self._clock.now()
         own = self._publish(collected, now)
         try:
@@ -184,6 +195,7 @@ class Engine:
             if result.failure is not None:
                 parts.telemetry.process.scrape_failures.labels(result.failure.reason.value).inc()
         collected = self._reader.read([*results, *self._gone(before)])
+        self.known.sights = self._sights.note(results, views, collected.loads, self._clock.now())
         parts.supervisor.note(collected.loads, collected.progress)
         return collected
 
@@ -231,6 +243,8 @@ class Engine:
         inflight = {view.name: view.inflight for view in parts.board.gateways()}
         return [
             *worker_state_samples(known.fleet.workers),
+            *standstill_samples(known.fleet.workers, parts.supervisor.standstills()),
+            *failure_samples(known.fleet.workers),
             *known.totals.samples(),
             *cost_samples(known.per_hour, known.spent, self._settings.currency),
             *policy_samples(parts.board.policy(), inflight),
@@ -260,7 +274,8 @@ class Engine:
             turn.alerts,
             holds=known.holds,
             in_flight=parts.runner.in_flight(POOL),
-            unconfirmed=any(
+            unconfirmed=went_blind(known.sights.values(), policy.since, now)
+            or any(
                 not alert.confirmed and alert.phase is AlertPhase.FIRING for alert in turn.alerts
             ),
             now=now,

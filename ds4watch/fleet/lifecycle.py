@@ -5,7 +5,9 @@
     DRAINING → STOPPING → ABSENT on a wanted stop.
 
 A green /health says nothing about generation, so READY is a canary that was answered, and a ready
-worker without progress has to answer one again; two failures in a row and it is started anew.
+worker without progress has to answer one again; two failures in a row, asked an interval apart,
+and it is started anew. Scrapes are no proof of death: who cannot be scraped is asked, like anyone
+else without progress, and a canary that stands in a queue which moves is not held against it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,12 @@ from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import WorkerPhase
 
 CANARY_FAILURES_ALLOWED = 2
+_NOTHING_TO_SEE = (
+    WorkerPhase.DRAINING,
+    WorkerPhase.STOPPING,
+    WorkerPhase.ABSENT,
+    WorkerPhase.FAILED,  # that it is not alive is no new failure, and must not put off its start
+)
 SETTLED_SECONDS = 60.0
 """Ready for so long, a worker's earlier failures are forgotten: a crash loop backs off."""
 
@@ -42,9 +50,13 @@ class LifeLimits:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was seen of a worker in one look; None is "not looked at"."""
+    """What was seen of a worker in one look; None is "not looked at".
+
+    asked_at: when the canary was sent.
+    """
 
     alive: bool
+    asked_at: UnixSeconds = 0.0
     exit_code: int | None = None
     healthy: bool | None = None
     canary_ok: bool | None = None
@@ -60,7 +72,9 @@ class Life:
     reason: str = ""
     started_at: UnixSeconds = 0.0
     proved_at: UnixSeconds = 0.0
-    """When it last answered a canary or moved a counter."""
+    """When it last answered a canary, moved a counter, or answered a request to its end."""
+    asked_at: UnixSeconds = 0.0
+    """When the last unanswered canary was sent."""
     canary_failures: int = 0
     failures: int = 0
     """Failed starts and deaths since it was last ready for a while."""
@@ -88,8 +102,10 @@ def deed(life: Life, limits: LifeLimits, now: UnixSeconds) -> Deed:
         case WorkerPhase.WARMING:
             return Deed.CANARY
         case WorkerPhase.READY:
-            due = now - life.proved_at >= limits.canary_interval_seconds
-            return Deed.CANARY if due or life.canary_failures else Deed.NOTHING
+            last = max(life.proved_at, life.asked_at)
+            # A clock that was set back does not put it off.
+            due = not last <= now < last + limits.canary_interval_seconds
+            return Deed.CANARY if due else Deed.NOTHING
         case _:
             return Deed.NOTHING
 
@@ -136,9 +152,14 @@ def progressed(life: Life, now: UnixSeconds) -> Life:
     return _proved(life, now) if life.phase is WorkerPhase.READY else life
 
 
+def served(life: Life, at: UnixSeconds) -> Life:
+    """Return the life of a worker that answered a request to its end: proof for who is not seen."""
+    return progressed(life, at) if at > max(life.since, life.proved_at) else life
+
+
 def advance(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Life:
     """Return where the worker stands after a look at it."""
-    if life.phase in (WorkerPhase.DRAINING, WorkerPhase.STOPPING, WorkerPhase.ABSENT):
+    if life.phase in _NOTHING_TO_SEE:
         return life
     if not seen.alive:
         return _failed(life, _death(seen), limits, now)
@@ -176,13 +197,14 @@ def _warming(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Li
 def _ready(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Life:
     if seen.canary_ok:
         return _proved(life, now)
-    if seen.canary_ok is False:
-        failures = life.canary_failures + 1
-        if failures >= CANARY_FAILURES_ALLOWED:
-            reason = f"generation hangs: {failures} canaries unanswered ({seen.detail})"
-            return _failed(replace(life, canary_failures=failures), reason, limits, now)
-        return replace(life, canary_failures=failures)
-    return life
+    if seen.canary_ok is None or seen.asked_at < life.proved_at <= now:
+        return life  # not asked, or it did other work while the canary waited
+    failures = life.canary_failures + 1
+    life = replace(life, canary_failures=failures, asked_at=seen.asked_at)
+    if failures < CANARY_FAILURES_ALLOWED:
+        return life
+    reason = f"generation hangs: {failures} canaries unanswered ({seen.detail})"
+    return _failed(life, reason, limits, now)
 
 
 def _proved(life: Life, now: UnixSeconds) -> Life:
@@ -193,10 +215,12 @@ def _proved(life: Life, now: UnixSeconds) -> Life:
 
 def _death(seen: Seen) -> str:
     if seen.exit_code is None:
-        return seen.detail or "its process is gone"
-    if seen.exit_code < 0:
-        return f"its process was ended by signal {-seen.exit_code}"
-    return f"its process ended with status {seen.exit_code}"
+        how = "its process is gone"
+    elif seen.exit_code < 0:
+        how = f"its process was ended by signal {-seen.exit_code}"
+    else:
+        how = f"its process ended with status {seen.exit_code}"
+    return f"{how} {seen.detail}".rstrip()
 
 
 def _failed(life: Life, reason: str, limits: LifeLimits, now: UnixSeconds) -> Life:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from ds4watch.fleet.backend import LocalBackend, WorkerSpec
 from ds4watch.fleet.client import WorkerClient
+from ds4watch.fleet.last_words import last_words, size_of
 from ds4watch.fleet.lifecycle import (
     Deed,
     Life,
@@ -20,11 +21,13 @@ from ds4watch.fleet.lifecycle import (
     could_not_start,
     deed,
     progressed,
+    served,
     started,
     still_ready,
 )
+from ds4watch.fleet.stillness import Stillness, canary_sent, looked, still_seconds
 from ds4watch.model.errors import WorkerError
-from ds4watch.model.ports import Clock
+from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerPhase, WorkerView
 
 log = logging.getLogger(__name__)
@@ -47,7 +50,20 @@ class _Tended:
         self.spec = spec
         self.life = life
         self.load = WorkerLoad()
+        self.last_load = WorkerLoad()
+        """As last reported, however long ago; for the story of its end."""
         self.progress: float | None = None
+        self.still = Stillness()
+        self.is_asked = False
+        self.log_begins_at = 0
+
+    def moved(self, load: WorkerLoad, progress: float | None) -> bool:
+        """Return whether the engine did something since the last look.
+
+        A prefill in chunks moves the KV cache's gauge, and no counter before its first token.
+        """
+        pairs = ((progress, self.progress), (load.kv_usage_ratio, self.load.kv_usage_ratio))
+        return any(new is not None and old is not None and new != old for new, old in pairs)
 
     def view(self, backend: LocalBackend) -> WorkerView:
         life = self.life
@@ -130,11 +146,32 @@ class Supervisor:
         """Take in what the last scrapes showed: load, and counters that prove progress."""
         now = self._clock.now()
         for worker in self._workers.values():
-            worker.load = loads.get(worker.spec.id, WorkerLoad())
+            load = loads.get(worker.spec.id, WorkerLoad())
             counter = progress.get(worker.spec.id)
-            if counter is not None and worker.progress is not None and counter != worker.progress:
+            moved = worker.moved(load, counter)
+            if moved:
                 worker.life = progressed(worker.life, now)
-            worker.progress = counter
+            still = canary_sent(worker.still) if worker.is_asked else worker.still
+            worker.still = looked(still, load, now, moved=moved)
+            worker.load, worker.progress = load, counter
+            if load != WorkerLoad():
+                worker.last_load = load
+
+    def note_served(self, answers: Iterable[tuple[str, UnixSeconds]]) -> None:
+        """Take in who answered a request to its end, and when: proof also where scrapes fail."""
+        for name, at in answers:
+            worker = self._workers.get(name)
+            if worker is not None:
+                worker.life = served(worker.life, min(at, self._clock.now()))
+
+    def standstills(self) -> dict[str, float]:
+        """Return for ready workers whose load is known how long their requests stand still."""
+        now = self._clock.now()
+        return {
+            worker.spec.id: still_seconds(worker.still, now)
+            for worker in self._workers.values()
+            if worker.life.phase is WorkerPhase.READY and worker.load != WorkerLoad()
+        }
 
     async def leave(self) -> None:
         """Stop tending; the workers go on, for the next daemon to adopt."""
@@ -188,28 +225,44 @@ class Supervisor:
         if preparing:
             worker.life = replace(worker.life, reason=preparing)
             log.info("%s: %s", worker.spec.id, preparing)
+        worker.log_begins_at = size_of(self._backend.log_path(worker.spec))
+        worker.last_load, worker.still = WorkerLoad(), Stillness()
         await self._backend.start(worker.spec)
         await self._move(worker, started(worker.life, self._clock.now()))
 
     async def _see(self, worker: _Tended, todo: Deed) -> Seen:
         spec = worker.spec
         alive = self._backend.is_alive(spec)
-        if not alive or todo is Deed.NOTHING:
-            return Seen(alive=alive, exit_code=self._backend.exit_code(spec))
+        if worker.life.phase is WorkerPhase.FAILED:
+            return Seen(alive=alive)
+        if not alive:
+            return self._death_of(worker)
+        if todo is Deed.NOTHING:
+            return Seen(alive=True)
         client = self._client_of(self._backend.url(spec))
         if todo is Deed.PROBE:
             return Seen(alive=True, healthy=await client.health())
+        return await self._ask(worker, client)
+
+    async def _ask(self, worker: _Tended, client: WorkerClient) -> Seen:
+        asked_at = self._clock.now()
+        worker.is_asked = True
         try:
-            await client.canary(spec.profile.served_names[0])
+            await client.canary(worker.spec.profile.served_names[0])
         except WorkerError as error:
-            alive = self._backend.is_alive(spec)
-            return Seen(
-                alive=alive,
-                exit_code=self._backend.exit_code(spec),
-                canary_ok=False,
-                detail=str(error),
-            )
-        return Seen(alive=True, canary_ok=True)
+            if not self._backend.is_alive(worker.spec):
+                return self._death_of(worker)
+            return Seen(alive=True, asked_at=asked_at, canary_ok=False, detail=str(error))
+        finally:
+            worker.is_asked = False
+            worker.still = canary_sent(worker.still)
+        return Seen(alive=True, asked_at=asked_at, canary_ok=True)
+
+    def _death_of(self, worker: _Tended) -> Seen:
+        words = last_words(
+            self._backend.log_path(worker.spec), worker.log_begins_at, worker.last_load
+        )
+        return Seen(alive=False, exit_code=self._backend.exit_code(worker.spec), detail=words)
 
     async def _move(self, worker: _Tended, life: Life) -> None:
         old = worker.life.phase

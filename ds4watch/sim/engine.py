@@ -41,6 +41,7 @@ class Engine:
         self.waiting: deque[Generation] = deque()
         self.running: list[Generation] = []
         self.paused = False
+        self.stuck: frozenset[Generation] = frozenset()
         self._settings = settings
         self._meters = meters
         self._has_stepped = False
@@ -84,7 +85,7 @@ class Engine:
 
     def _schedule_running(self, work: list[tuple[Generation, int]], budget: int) -> bool:
         preempted = False
-        for generation in tuple(self.running):
+        for generation in [it for it in self.running if it not in self.stuck]:
             tokens = min(generation.known - generation.computed, budget)
             while generation in self.running and not self._grow(generation, tokens):
                 self._preempt(self.running[-1])

@@ -19,7 +19,12 @@ OOM_MESSAGE = (
 
 
 class Fault(StrEnum):
-    """What can go wrong. `slow` and `http_500` take a value: a factor, and a share of requests."""
+    """What can go wrong.
+
+    `slow`, `http_500` and `slow_metrics` take a value: a factor, a share of requests, seconds.
+    `stuck`: the requests in the batch stand still, later ones do not. `metrics_error`: a line in
+    the log about a negative increment, and the process ends.
+    """
 
     HANG = "hang"
     HTTP_500 = "http_500"
@@ -31,8 +36,13 @@ class Fault(StrEnum):
     METRICS_500 = "metrics_500"
     METRICS_EMPTY = "metrics_empty"
     HALF_METRICS = "half_metrics"
+    METRICS_NO_ENGINE = "metrics_no_engine"
+    METRICS_ERROR = "metrics_error"
+    SLOW_METRICS = "slow_metrics"
+    STUCK = "stuck"
 
 
+_LONGEST_PAGE_SECONDS = 60.0
 _DEFAULTS = {Fault.SLOW: 10.0, Fault.HTTP_500: 1.0}
 
 
@@ -64,6 +74,9 @@ def switch(name: str, value: float | None) -> FaultSwitch:
     value = _DEFAULTS.get(fault, 1.0) if value is None else value
     if fault is Fault.SLOW and not value > 0:
         message = f"slow needs a factor above 0, not {value}"
+        raise ValueError(message)
+    if fault is Fault.SLOW_METRICS and not 0 <= value <= _LONGEST_PAGE_SECONDS:
+        message = f"slow_metrics needs 0 to {_LONGEST_PAGE_SECONDS:g} seconds, not {value}"
         raise ValueError(message)
     if fault is Fault.HTTP_500 and not 0 <= value <= 1:
         message = f"http_500 needs a share between 0 and 1, not {value}"
@@ -108,6 +121,11 @@ class Faults:
         await self._not_hung.wait()
 
     @property
+    def metrics_seconds(self) -> float:
+        """Time for which each page holds up everything else, as a starved event loop does."""
+        return self._values.get(Fault.SLOW_METRICS, 0.0)
+
+    @property
     def slowness(self) -> float:
         """Factor on the duration of each step."""
         return self._values.get(Fault.SLOW, 1.0)
@@ -132,6 +150,8 @@ def spoil(fault: Fault, page: bytes) -> bytes:
     """Return the metrics page as a fault leaves it."""
     if fault is Fault.METRICS_EMPTY:
         return b""
+    if fault is Fault.METRICS_NO_ENGINE:
+        return b"\n".join(line for line in page.split(b"\n") if b"vllm:" not in line)
     if fault is Fault.HALF_METRICS:
         return page[: len(page) // 2]
     lines = page.split(b"\n")

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import sys
+import time
 from typing import Any
 
 from aiohttp import web
@@ -21,7 +22,13 @@ from ds4watch.sim.worker import SimWorker
 log = logging.getLogger(__name__)
 
 VLLM_VERSION = "0.32.0"
-_PAGE_FAULTS = (Fault.METRICS_EMPTY, Fault.HALF_METRICS, Fault.MALFORMED_METRICS)
+_PAGE_FAULTS = (
+    Fault.METRICS_EMPTY,
+    Fault.METRICS_NO_ENGINE,
+    Fault.HALF_METRICS,
+    Fault.MALFORMED_METRICS,
+)
+_NEGATIVE = "ValueError: Counters can only be incremented by non-negative amounts."
 
 
 class InfoHandlers:
@@ -66,6 +73,7 @@ class InfoHandlers:
         faults = self._worker.faults
         if faults.has(Fault.METRICS_500):
             return web.Response(status=500, text="Internal Server Error")
+        time.sleep(faults.metrics_seconds)  # noqa: ASYNC251 - holding up the loop is the fault
         page = self._worker.page()
         for fault in filter(faults.has, _PAGE_FAULTS):
             page = spoil(fault, page)
@@ -155,9 +163,12 @@ class FaultHandlers:
         body = _object(await request.read())
         item, on = _switch(body), body.get("on", True) is True
         log.warning("fault %s (%s) is %s", item.fault, item.value, "on" if on else "off")
-        if item.fault is Fault.CRASH and on:
+        if item.fault in _DEADLY and on:
             # Let the answer leave first.
-            asyncio.get_running_loop().call_later(0.05, crash)
+            asyncio.get_running_loop().call_later(0.05, crash, _DEADLY[item.fault])
+        elif item.fault is Fault.STUCK:
+            self._worker.stick(on=on)
+            self._worker.faults.set(item, on=on)
         elif item.fault is Fault.COUNTERS_RESET and on:
             self._worker.reset_counters()
         else:
@@ -165,9 +176,12 @@ class FaultHandlers:
         return web.json_response({"faults": self._worker.faults.as_json()})
 
 
-def crash() -> None:
+_DEADLY = {Fault.CRASH: "simulated crash", Fault.METRICS_ERROR: _NEGATIVE}
+
+
+def crash(last_words: str) -> None:
     """End the process at once, as a segmentation fault would."""
-    sys.stderr.write("simulated crash\n")
+    sys.stderr.write(f"{last_words}\n")
     sys.stderr.flush()
     os._exit(1)
 

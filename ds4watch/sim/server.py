@@ -119,7 +119,7 @@ async def _serve(
         for worker in workers:
             announce(f"simulated worker ready on {worker.url}")
         if Fault.CRASH in names:
-            crash()
+            crash("simulated crash")
         await stopped.wait()
         if server.shutdown_timeout_seconds:
             drains = (worker.drain(server.shutdown_timeout_seconds) for worker in workers)

@@ -127,6 +127,11 @@ class SimWorker:
             self.engine.publish()
         self._wake.set()
 
+    def stick(self, *, on: bool) -> None:
+        """Let the requests that are in the batch stand still, or go on."""
+        self.engine.stuck = frozenset(self.engine.running) if on else frozenset()
+        self._wake.set()
+
     def _deliver(self, outputs: Sequence[Output]) -> None:
         for generation, finish in ((item.generation, item.finish) for item in outputs):
             mailbox, choice = self._mailboxes[generation]

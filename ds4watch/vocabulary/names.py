@@ -188,6 +188,20 @@ FLEET_SIGNALS = (
         "profile",
         "state",
     ),
+    _gauge(
+        "ds4_worker_standstill_seconds",
+        "Time for which requests are in a ready worker's engine and nothing but canaries moves it;"
+        " 0 if it moves or is idle, absent if its load is not known.",
+        "worker",
+        "profile",
+    ),
+    _gauge(
+        "ds4_worker_failure_info",
+        "1 for each worker that is down, with the cause and what it was doing.",
+        "worker",
+        "profile",
+        "why",
+    ),
     _gauge("ds4_cost_per_hour", "Price of an hour of all workers that run.", "currency"),
     _counter("ds4_cost_spent_total", "Money spent, from the ledger.", "currency"),
     _gauge("ds4_degradation_level", "Degradation level in force; 0 is normal.", "pool"),

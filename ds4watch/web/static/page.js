@@ -6,6 +6,7 @@ const API = "/api/ds4/v1";
 const PERIOD_MS = 1000;
 const TIMEOUT_MS = 4000;
 const BACK_BANNER_MS = 5000;
+const SHOWN_STANDSTILL_SECONDS = 10;
 const DASH = "–";
 
 const byId = (id) => document.getElementById(id);
@@ -99,9 +100,16 @@ function workerCard(worker, at) {
     make("span", "", worker.id),
     make("span", `tag ${PHASE_TONE[worker.phase] ?? "warn"}`, worker.phase),
   );
+  const blind = worker.monitoring && worker.monitoring.state !== "monitored" ? worker.monitoring : null;
+  if (blind) title.append(make("span", "tag warn", blind.state));
   const models = (worker.models ?? []).join(", ") || DASH;
   card.append(title, make("p", "quiet", `${models} · for ${span(at - worker.since)}`));
   if (worker.reason) card.append(make("p", "quiet", worker.reason));
+  if (blind) card.append(make("p", "quiet", `no metrics since ${clock(blind.since)}: ${blind.why}`));
+  if (worker.standstill_seconds >= SHOWN_STANDSTILL_SECONDS) {
+    const still = `its requests have stood still for ${span(worker.standstill_seconds)}`;
+    card.append(make("p", "quiet", still));
+  }
   const load = worker.load ?? {};
   const signals = worker.signals ?? {};
   const miss = firstOf(signals, "ds4_cache_miss_ratio");

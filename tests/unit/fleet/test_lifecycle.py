@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from ds4watch.fleet.lifecycle import (
     could_not_start,
     deed,
     progressed,
+    served,
     started,
     still_ready,
 )
@@ -35,6 +37,11 @@ HEALTHY = Seen(alive=True, healthy=True)
 ANSWERED = Seen(alive=True, canary_ok=True)
 SILENT = Seen(alive=True, canary_ok=False, detail="no answer in time")
 DEAD = Seen(alive=False, exit_code=-9)
+
+
+def silent(asked_at: float) -> Seen:
+    return replace(SILENT, asked_at=asked_at)
+
 
 READY = Life(phase=WorkerPhase.READY, since=0.0, proved_at=0.0)
 
@@ -61,12 +68,60 @@ def test_green_health_alone_never_makes_a_worker_ready() -> None:
 
 
 def test_one_unanswered_canary_is_forgiven_and_the_second_is_a_hang() -> None:
-    once = advance(READY, SILENT, LIMITS, 20.0)
+    once = advance(READY, silent(10.0), LIMITS, 20.0)
     assert once.phase is WorkerPhase.READY
     assert deed(once, LIMITS, 20.1) is Deed.CANARY
-    twice = advance(once, SILENT, LIMITS, 21.0)
+    twice = advance(once, silent(20.1), LIMITS, 50.1)
     assert twice.phase is WorkerPhase.FAILED
     assert "hangs" in twice.reason
+
+
+def test_case_7_canaries_refused_at_once_are_asked_again_only_an_interval_later() -> None:
+    once = advance(READY, silent(10.0), LIMITS, 10.0)
+    assert [deed(once, LIMITS, at) for at in (10.5, 19.9, 20.0)] == [
+        Deed.NOTHING,
+        Deed.NOTHING,
+        Deed.CANARY,
+    ]
+
+
+def test_case_7_a_canary_that_waits_while_others_are_served_counts_for_nothing() -> None:
+    life = READY
+    for asked_at in (10.0, 40.0, 70.0, 100.0):
+        life = served(life, asked_at + 15.0)  # a gateway's record; scrapes may fail all the while
+        life = advance(life, silent(asked_at), LIMITS, asked_at + 30.0)
+        assert (life.phase, life.canary_failures) == (WorkerPhase.READY, 0)
+
+
+def test_what_was_served_before_it_was_ready_or_proved_is_no_news() -> None:
+    life = replace(READY, since=100.0, proved_at=120.0)
+    assert [served(life, at).proved_at for at in (90.0, 110.0, 130.0)] == [120.0, 120.0, 130.0]
+
+
+def test_a_clock_that_was_set_back_puts_no_canary_off() -> None:
+    life = replace(READY, proved_at=5000.0)
+    assert deed(life, LIMITS, 1000.0) is Deed.CANARY
+    once = advance(life, silent(1000.0), LIMITS, 1030.0)
+    assert once.canary_failures == 1
+
+
+@given(timeout=st.floats(0.0, 60.0), gaps=st.lists(st.floats(0.1, 9.9), max_size=20))
+def test_case_2_what_moves_is_left_alone_and_a_stall_is_found_within_two_canary_periods(
+    timeout: float, gaps: list[float]
+) -> None:
+    """A long prefill moves some counter now and then; after the last movement all stands still."""
+    life, now, stalled_at = READY, 0.0, sum(gaps)
+    moves = list(accumulate(gaps))
+    while life.phase is WorkerPhase.READY:
+        asked_at, todo = now, deed(life, LIMITS, now)
+        now += timeout if todo is Deed.CANARY else 0.0
+        while moves and moves[0] <= now:
+            life = progressed(life, moves.pop(0))
+        if todo is Deed.CANARY:
+            life = advance(life, silent(asked_at), LIMITS, now)
+        now += 0.5
+    period = LIMITS.canary_interval_seconds + timeout
+    assert stalled_at < now <= stalled_at + 2 * period + 3 * 0.5
 
 
 def test_an_answer_between_two_silences_starts_the_count_anew() -> None:
@@ -116,6 +171,21 @@ def test_a_failed_worker_is_started_again_once_its_wait_is_over() -> None:
     assert deed(failed, LIMITS, 12.0) is Deed.START
 
 
+def test_a_worker_that_lies_dead_while_it_waits_does_not_fail_over_and_over() -> None:
+    failed = advance(READY, DEAD, LIMITS, 10.0)
+    again = advance(failed, Seen(alive=False), LIMITS, 10.5)
+    assert again == failed
+    assert deed(again, LIMITS, 12.0) is Deed.START
+
+
+def test_case_28_a_death_is_told_with_what_it_was_doing() -> None:
+    seen = Seen(alive=False, exit_code=1, detail="with requests in it; last seen with 3 running")
+    reason = advance(READY, seen, LIMITS, 5.0).reason
+    assert reason == (
+        "its process ended with status 1 with requests in it; last seen with 3 running"
+    )
+
+
 def test_an_adopted_worker_has_to_answer_before_it_is_ready_again() -> None:
     life = adopted(started_at=0.0, now=5000.0)
     life = advance(life, HEALTHY, LIMITS, 5000.5)
@@ -127,8 +197,8 @@ def test_a_worker_that_was_ready_before_serves_on_and_is_asked_at_once() -> None
     life = still_ready(adopted(started_at=0.0, now=5000.0), since=100.0)
     assert (life.phase, life.since) == (WorkerPhase.READY, 100.0)
     assert deed(life, LIMITS, 5000.0) is Deed.CANARY
-    life = advance(life, SILENT, LIMITS, 5001.0)
-    assert advance(life, SILENT, LIMITS, 5002.0).phase is WorkerPhase.FAILED
+    life = advance(life, silent(5000.0), LIMITS, 5030.0)
+    assert advance(life, silent(5030.0), LIMITS, 5060.0).phase is WorkerPhase.FAILED
 
 
 @given(st.lists(st.sampled_from([ALIVE, HEALTHY, ANSWERED, SILENT, DEAD]), max_size=30))

@@ -1,0 +1,53 @@
+"""What a worker said and did at its end: for the reason that people are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ds4watch.model.worker import WorkerLoad
+
+_TAIL_BYTES = 16 << 10
+_SHOWN_CHARACTERS = 200
+_ERROR_WORDS = ("error", "exception", "fatal", "panic")
+
+
+def last_words(path: Path, begins_at: int, load: WorkerLoad) -> str:
+    """Return what the worker was doing, in figures too, and what it said from `begins_at` on.
+
+    Up to the first semicolon it is one of three phrases, fit for a label.
+    """
+    error = _error_line(path, begins_at)
+    return _load(load) + (f'; it said "{error}"' if error else "")
+
+
+def _load(load: WorkerLoad) -> str:
+    requests = [it for it in (load.running, load.waiting) if it is not None]
+    if not requests:
+        return "with its load not known"
+    counts = ((load.running, "running"), (load.waiting, "waiting"))
+    told = [f"{count:.0f} {what}" for count, what in counts if count is not None]
+    if load.kv_usage_ratio is not None:
+        told.append(f"KV cache {load.kv_usage_ratio:.0%} full")
+    doing = "with requests in it" if any(requests) else "while idle"
+    return f"{doing}; last seen with {', '.join(told)}"
+
+
+def _error_line(path: Path, begins_at: int) -> str:
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, 2)
+            stream.seek(max(min(begins_at, size), size - _TAIL_BYTES))
+            text = stream.read(_TAIL_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""  # no log, no words; how the process ended is known all the same
+    lines = (line.strip() for line in reversed(text.splitlines()))
+    found = next((it for it in lines if any(word in it.lower() for word in _ERROR_WORDS)), "")
+    return "".join(sign if sign.isprintable() else " " for sign in found[:_SHOWN_CHARACTERS])
+
+
+def size_of(path: Path) -> int:
+    """Return the size of a log; 0 if there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
