@@ -25,7 +25,7 @@ from ds4watch.fleet.lifecycle import (
     started,
     still_ready,
 )
-from ds4watch.fleet.stillness import Stillness, canary_sent, looked, still_seconds
+from ds4watch.fleet.stillness import Stillness, canary_ended, canary_sent, looked, still_seconds
 from ds4watch.model.errors import WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerPhase, WorkerView
@@ -54,7 +54,6 @@ class _Tended:
         """As last reported, however long ago; for the story of its end."""
         self.progress: float | None = None
         self.still = Stillness()
-        self.is_asked = False
         self.log_begins_at = 0
 
     def moved(self, load: WorkerLoad, progress: float | None) -> bool:
@@ -151,8 +150,7 @@ class Supervisor:
             moved = worker.moved(load, counter)
             if moved:
                 worker.life = progressed(worker.life, now)
-            still = canary_sent(worker.still) if worker.is_asked else worker.still
-            worker.still = looked(still, load, now, moved=moved)
+            worker.still = looked(worker.still, load, now, moved=moved)
             worker.load, worker.progress = load, counter
             if load != WorkerLoad():
                 worker.last_load = load
@@ -246,16 +244,17 @@ class Supervisor:
 
     async def _ask(self, worker: _Tended, client: WorkerClient) -> Seen:
         asked_at = self._clock.now()
-        worker.is_asked = True
+        worker.still = canary_sent(worker.still)
+        answered = False
         try:
             await client.canary(worker.spec.profile.served_names[0])
+            answered = True
         except WorkerError as error:
             if not self._backend.is_alive(worker.spec):
                 return self._death_of(worker)
             return Seen(alive=True, asked_at=asked_at, canary_ok=False, detail=str(error))
         finally:
-            worker.is_asked = False
-            worker.still = canary_sent(worker.still)
+            worker.still = canary_ended(worker.still, answered=answered)
         return Seen(alive=True, asked_at=asked_at, canary_ok=True)
 
     def _death_of(self, worker: _Tended) -> Seen:

@@ -137,6 +137,30 @@ async def test_the_page_can_be_broken_in_four_ways(sim: StartSim) -> None:
     assert [item["fault"] for item in listed["faults"] if item["on"]] == ["metrics_500"]
 
 
+async def test_a_stuck_request_stands_still_while_later_ones_are_served(sim: StartSim) -> None:
+    client = await sim()
+    first = asyncio.create_task(client.chat(max_tokens=1000, ignore_eos=True))
+    await client.until(lambda page: page["vllm:generation_tokens_total"] > 0)
+    await client.fault("stuck")
+    assert (await client.chat())["choices"]
+    assert not first.done()
+    assert (await client.values())["vllm:num_requests_running"] == 1
+    await client.fault("stuck", on=False)
+    assert (await first)["usage"]["completion_tokens"] == 1000
+
+
+async def test_a_page_may_lack_the_engine_and_take_its_time(sim: StartSim) -> None:
+    client = await sim()
+    await client.fault("metrics_no_engine")
+    values = await client.values()
+    assert "process_start_time_seconds" in values
+    assert not [name for name in values if name.startswith("vllm")]
+    await client.fault("slow_metrics", value=0.05)
+    began = time.monotonic()
+    await client.page()
+    assert time.monotonic() - began >= 0.05
+
+
 async def _sleep_states(client: Client) -> tuple[float, float, float]:
     values = await client.values()
     names = ("awake", "weights_offloaded", "discard_all")

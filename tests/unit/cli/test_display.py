@@ -49,6 +49,22 @@ def test_spans_are_read_and_nonsense_is_refused() -> None:
             seconds_of(span)
 
 
+@pytest.mark.parametrize("state", ["unmonitored", "no engine metrics"])
+def test_case_25_and_26_a_worker_that_cannot_be_seen_is_said_to_be_so(state: str) -> None:
+    worker = {"id": "a-0", "phase": "ready", "models": ["a"], "reason": "answered a canary"}
+    seen = worker | {"monitoring": {"state": "monitored", "since": 0.0, "why": ""}}
+    blind = worker | {"monitoring": {"state": state, "since": 0.0, "why": "answered 500"}}
+    assert f"ready, {state}" in text_of({"fleet": [blind]})
+    assert "answered 500" in text_of({"fleet": [blind]})
+    assert "monitored" not in text_of({"fleet": [seen]})
+
+
+def test_case_4_requests_that_stand_still_are_said_to_do_so() -> None:
+    worker = {"id": "a-0", "phase": "ready", "models": ["a"], "standstill_seconds": 75.0}
+    assert "stood still for 75 s" in text_of({"fleet": [worker]})
+    assert "stood still" not in text_of({"fleet": [worker | {"standstill_seconds": 2.0}]})
+
+
 def test_alerts_are_shown_worst_first_and_the_watchdog_last() -> None:
     given = [
         {"name": "Watchdog", "phase": "firing", "severity": "none"},
