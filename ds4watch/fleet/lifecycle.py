@@ -197,14 +197,20 @@ def _warming(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Li
 def _ready(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Life:
     if seen.canary_ok:
         return _proved(life, now)
-    if seen.canary_ok is None or seen.asked_at < life.proved_at <= now:
-        return life  # not asked, or it did other work while the canary waited
+    if seen.canary_ok is None or _worked_on(life, seen.asked_at, limits, now):
+        return life
     failures = life.canary_failures + 1
     life = replace(life, canary_failures=failures, asked_at=seen.asked_at)
     if failures < CANARY_FAILURES_ALLOWED:
         return life
     reason = f"generation hangs: {failures} canaries unanswered ({seen.detail})"
     return _failed(life, reason, limits, now)
+
+
+def _worked_on(life: Life, asked_at: UnixSeconds, limits: LifeLimits, now: UnixSeconds) -> bool:
+    """Return whether it did other work while the canary waited, and not long ago either."""
+    silent_since = now - limits.canary_interval_seconds
+    return max(asked_at, silent_since) < life.proved_at <= now
 
 
 def _proved(life: Life, now: UnixSeconds) -> Life:

@@ -88,9 +88,15 @@ def test_case_7_canaries_refused_at_once_are_asked_again_only_an_interval_later(
 def test_case_7_a_canary_that_waits_while_others_are_served_counts_for_nothing() -> None:
     life = READY
     for asked_at in (10.0, 40.0, 70.0, 100.0):
-        life = served(life, asked_at + 15.0)  # a gateway's record; scrapes may fail all the while
+        life = served(life, asked_at + 25.0)  # a gateway's record; scrapes may fail all the while
         life = advance(life, silent(asked_at), LIMITS, asked_at + 30.0)
         assert (life.phase, life.canary_failures) == (WorkerPhase.READY, 0)
+
+
+def test_a_canary_that_waits_in_silence_for_an_interval_counts_whatever_moved_before() -> None:
+    life = progressed(READY, 10.5)
+    assert advance(life, silent(10.0), LIMITS, 20.0).canary_failures == 0
+    assert advance(life, silent(10.0), LIMITS, 20.5).canary_failures == 1
 
 
 def test_what_was_served_before_it_was_ready_or_proved_is_no_news() -> None:
@@ -121,7 +127,7 @@ def test_case_2_what_moves_is_left_alone_and_a_stall_is_found_within_two_canary_
             life = advance(life, silent(asked_at), LIMITS, now)
         now += 0.5
     period = LIMITS.canary_interval_seconds + timeout
-    assert stalled_at < now <= stalled_at + 2 * period + 3 * 0.5
+    assert stalled_at < now <= stalled_at + 2 * period + 4 * 0.5
 
 
 def test_an_answer_between_two_silences_starts_the_count_anew() -> None:
