@@ -147,7 +147,7 @@ def test_case_4_a_request_that_stands_still_is_told_and_nothing_is_restarted(
             load = daemon.worker(FULL)["load"]
             assert (load["running"] in (1, 2), load["waiting"]) == (True, 0)  # 2: with a canary
             metric = f'ds4_worker_standstill_seconds{{profile="sim-full",worker="{FULL}"}}'
-            assert (daemon.metric(metric) or 0) > still
+            until(lambda: (daemon.metric(metric) or 0) > still, "the metric")
             assert is_served(daemon, "sim-full")
         until(lambda: stands_still(daemon) == 0, "it moves again")
 
