@@ -8,9 +8,11 @@ from enum import StrEnum
 from typing import Any
 
 from ds4watch.model.ports import UnixSeconds
-from ds4watch.model.scrape import FLEET_GROUP, ScrapeResult
+from ds4watch.model.scrape import FLEET_GROUP, ScrapeResult, Target
 from ds4watch.model.worker import WorkerPhase, WorkerView
 
+HEAVY_PAGE_SECONDS = 0.5
+"""A page that takes so long may be what keeps a worker from its requests."""
 BLIND_AFTER_SECONDS = 5.0
 """A scrape or two may be missed without consequence."""
 
@@ -41,6 +43,7 @@ class Sights:
     """What was read of each worker last."""
 
     _by_worker: dict[str, Sight] = field(default_factory=dict)
+    _heavy: set[str] = field(default_factory=set)
 
     def note(
         self,
@@ -56,14 +59,31 @@ class Sights:
         ready = {worker.id for worker in workers if worker.phase is WorkerPhase.READY}
         for name in self._by_worker.keys() - ready:
             del self._by_worker[name]
+        self._heavy &= ready
         for result in results:
             name = result.target.name
             if name in ready and result.target.group == FLEET_GROUP:
+                self._note_weight(result)
                 fresh = _sight(result, now, has_engine=name in engines)
                 before = self._by_worker.get(name)
                 if before is None or (before.seeing, before.why) != (fresh.seeing, fresh.why):
                     self._by_worker[name] = _continued(before, fresh)
         return dict(self._by_worker)
+
+    def spare(self, targets: tuple[Target, ...], in_doubt: Container[str]) -> tuple[Target, ...]:
+        """Return whom to scrape: not who is about to be judged and has slow or failing pages.
+
+        Scrapes must never be what makes a worker look dead. Who shows quick pages is scraped on:
+        they may prove that it moves.
+        """
+        spared = {name for name in self._heavy if name in in_doubt}
+        return tuple(it for it in targets if it.name not in spared) if spared else targets
+
+    def _note_weight(self, result: ScrapeResult) -> None:
+        if result.failure is not None or result.took_seconds > HEAVY_PAGE_SECONDS:
+            self._heavy.add(result.target.name)
+        else:
+            self._heavy.discard(result.target.name)
 
 
 def went_blind(sights: Iterable[Sight], since: UnixSeconds, now: UnixSeconds) -> bool:

@@ -186,9 +186,10 @@ class Engine:
             self._registry,
             registry(self._registry, views, parts.discovery.targets),
         )
+        targets = self._sights.spare(self._registry.targets, parts.supervisor.in_doubt())
         began = self._clock.monotonic()
         results, self._gpus = await asyncio.gather(
-            parts.scraper.wave(self._registry.targets, self._clock.now()), parts.gpus.read()
+            parts.scraper.wave(targets, self._clock.now()), parts.gpus.read()
         )
         parts.telemetry.process.wave_seconds.observe(self._clock.monotonic() - began)
         for result in results:

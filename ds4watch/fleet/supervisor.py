@@ -162,6 +162,14 @@ class Supervisor:
             if worker is not None:
                 worker.life = served(worker.life, min(at, self._clock.now()))
 
+    def in_doubt(self) -> frozenset[str]:
+        """Return the ready workers that left their last canary unanswered."""
+        return frozenset(
+            worker.spec.id
+            for worker in self._workers.values()
+            if worker.life.phase is WorkerPhase.READY and worker.life.canary_failures
+        )
+
     def standstills(self) -> dict[str, float]:
         """Return for ready workers whose load is known how long their requests stand still."""
         now = self._clock.now()
@@ -214,6 +222,8 @@ class Supervisor:
         before = worker.life
         seen = await self._see(worker, todo)
         life = advance(worker.life, seen, self._limits, self._clock.now())
+        if life.canary_failures > before.canary_failures:
+            log.warning("%s: a canary was not answered: %s", worker.spec.id, seen.detail)
         await self._move(worker, life)
         if life.phase is WorkerPhase.FAILED and before.phase is not WorkerPhase.FAILED:
             await self._backend.stop(worker.spec)

@@ -17,10 +17,10 @@ def worker(phase: WorkerPhase = WorkerPhase.READY) -> WorkerView:
     return WorkerView("a-0", "a", ("a",), "http://127.0.0.1:1", phase, since=0.0)
 
 
-def page(*, failure: str = "", group: str = "fleet") -> ScrapeResult:
+def page(*, failure: str = "", group: str = "fleet", took: float = 0.0) -> ScrapeResult:
     target = Target("a-0", "http://127.0.0.1:1/metrics", group=group)
     failed = ScrapeFailure(EdgeReason.STATUS, failure) if failure else None
-    return ScrapeResult(target, 0.0, 0, NOTHING, failed)
+    return ScrapeResult(target, 0.0, 0, NOTHING, failed, took)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,19 @@ def test_blind_for_another_reason_is_blind_since_the_first() -> None:
     assert (found["a-0"].seeing, found["a-0"].since) == (Seeing.NO_ENGINE, 0.0)
     seen = sights.note([page()], [worker()], {"a-0"}, 9.0)
     assert seen["a-0"] == Sight(Seeing.MONITORED, 9.0)
+
+
+@pytest.mark.parametrize(
+    ("last", "is_spared"),
+    [(page(failure="no answer in time"), True), (page(took=2.0), True), (page(took=0.01), False)],
+)
+def test_case_8_who_is_about_to_be_judged_is_not_scraped_if_its_pages_are_slow(
+    last: ScrapeResult, *, is_spared: bool
+) -> None:
+    sights, targets = Sights(), (page().target,)
+    sights.note([last], [worker()], {"a-0"}, 1.0)
+    assert sights.spare(targets, frozenset()) is targets
+    assert sights.spare(targets, {"a-0"}) == (() if is_spared else targets)
 
 
 @pytest.mark.parametrize("seeing", [Seeing.UNMONITORED, Seeing.NO_ENGINE])
