@@ -68,6 +68,12 @@ class StoreSettings(Section):
         gt=0,
         description="Age at which hours of requests and cost are added up to one row; sums stay.",
     )
+    minute_retention_days: float = Field(
+        30.0, gt=0, description="Age at which the minutes rolled up from samples are deleted."
+    )
+    hour_retention_days: float = Field(
+        400.0, gt=0, description="Age at which the hours rolled up from those are deleted."
+    )
     live_window_seconds: Seconds = Field(900.0, description="What rules can look back on at most.")
 
 

@@ -3,17 +3,28 @@
 A keyframe is every column, little-endian. A delta is a presence bitmap (bit i of byte i // 8,
 lowest first) followed by the columns whose bits differ from the row before. Columns are compared
 as 64-bit integers: a NaN equals itself, and a staleness marker is not just any NaN.
+
+Rows fold into chunks by slots of ten minutes: the first row of a slot is a keyframe, so that what
+stays never stands on what was folded.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ds4watch.model.series import FloatArray
 
+IndexArray = NDArray[np.intp]
+BoolArray = NDArray[np.bool_]
+
 KEYFRAME_EVERY_ROWS = 60
+SLOT_MS = 600_000
 _VALUE_BYTES = 8
 
 
@@ -22,6 +33,7 @@ class ColumnState:
     """What the next row of a target is told apart from."""
 
     schema_id: int
+    slot: int
     values: FloatArray
     rows_since_keyframe: int
 
@@ -34,29 +46,32 @@ class PackedRow:
     payload: bytes
 
 
-def pack_row(
-    schema_id: int, values: FloatArray, state: ColumnState | None
-) -> tuple[PackedRow, ColumnState]:
-    """Pack `values`, as a delta to `state` where that is allowed, and return the next state."""
-    if (
-        state is None
-        or state.schema_id != schema_id
-        or state.rows_since_keyframe + 1 >= KEYFRAME_EVERY_ROWS
-    ):
-        row = PackedRow(keyframe=True, payload=pack_keyframe(values))
-        return row, ColumnState(schema_id, values.copy(), 0)
-    row = PackedRow(keyframe=False, payload=pack_changes(values, state.values))
-    return row, ColumnState(schema_id, values.copy(), state.rows_since_keyframe + 1)
+@dataclass(frozen=True, slots=True)
+class NewRow:
+    """A row to pack, and the one of the same target before it."""
+
+    schema_id: int
+    at_ms: int
+    values: FloatArray
+    state: ColumnState | None
 
 
-def unpack_row(row: PackedRow, previous: FloatArray | None) -> FloatArray:
-    """Return the values of `row`. Raises ValueError on bytes that no packer wrote."""
-    if row.keyframe:
-        return unpack_keyframe(row.payload)
-    if previous is None:
-        message = "a delta row without the row before it"
-        raise ValueError(message)
-    return unpack_changes(row.payload, previous)
+def pack_rows(rows: Sequence[NewRow]) -> list[tuple[PackedRow, ColumnState]]:
+    """Pack rows of different targets, as deltas where that is allowed; with their next states."""
+    packed: dict[int, PackedRow] = {}
+    deltas: dict[int, list[tuple[int, ColumnState]]] = defaultdict(list)
+    for place, row in enumerate(rows):
+        state = row.state
+        if state is None or _begins_anew(row, state):
+            packed[place] = PackedRow(keyframe=True, payload=pack_keyframe(row.values))
+        else:
+            deltas[row.schema_id].append((place, state))
+    for group in deltas.values():
+        values = np.stack([rows[place].values for place, _ in group])
+        previous = np.stack([state.values for _, state in group])
+        for (place, _), payload in zip(group, pack_changes(values, previous), strict=True):
+            packed[place] = PackedRow(keyframe=False, payload=payload)
+    return [(packed[place], _next_state(row, packed[place])) for place, row in enumerate(rows)]
 
 
 def pack_keyframe(values: FloatArray) -> bytes:
@@ -64,32 +79,89 @@ def pack_keyframe(values: FloatArray) -> bytes:
     return np.ascontiguousarray(values, dtype="<f8").tobytes()
 
 
-def unpack_keyframe(payload: bytes) -> FloatArray:
-    """Invert `pack_keyframe`."""
-    if len(payload) % _VALUE_BYTES:
-        message = f"a keyframe of {len(payload)} bytes"
-        raise ValueError(message)
-    return np.frombuffer(payload, dtype="<f8").astype(np.float64, copy=True)
-
-
-def pack_changes(values: FloatArray, previous: FloatArray) -> bytes:
-    """Return a bitmap of the columns that differ from `previous`, and those columns."""
+def pack_changes(values: FloatArray, previous: FloatArray) -> Iterator[bytes]:
+    """Return, line by line, a bitmap of the columns that differ, and those columns."""
     bits = np.ascontiguousarray(values, dtype="<f8").view("<u8")
     changed = bits != np.ascontiguousarray(previous, dtype="<f8").view("<u8")
-    bitmap: bytes = np.packbits(changed, bitorder="little").tobytes()
-    columns: bytes = bits[changed].tobytes()
-    return bitmap + columns
+    bitmaps = np.packbits(changed, axis=1, bitorder="little")
+    columns = bits[changed].tobytes()
+    ends = _VALUE_BYTES * np.cumsum(np.count_nonzero(changed, axis=1))
+    for bitmap, (start, end) in zip(bitmaps, pairwise([0, *ends.tolist()]), strict=True):
+        yield bitmap.tobytes() + columns[start:end]
 
 
-def unpack_changes(payload: bytes, previous: FloatArray) -> FloatArray:
-    """Invert `pack_changes`."""
-    count = len(previous)
-    bitmap_bytes = (count + 7) // 8
-    bitmap = np.frombuffer(payload[:bitmap_bytes], dtype=np.uint8)
-    changed = np.unpackbits(bitmap, bitorder="little")[:count].astype(np.bool_)
-    if len(payload) != bitmap_bytes + _VALUE_BYTES * int(changed.sum()):
-        message = f"a delta row of {len(payload)} bytes for {count} columns"
+def unpack_rows(
+    keyframes: Sequence[bool],
+    payloads: Sequence[bytes],
+    columns: int,
+    keep: IndexArray | None = None,
+) -> FloatArray:
+    """Return all columns, or the chosen ones (in rising order), of rows: shape (rows, columns).
+
+    Raises ValueError on bytes that no packer wrote.
+    """
+    rows = len(payloads)
+    changed, bits = _cells(keyframes, payloads, columns)
+    if keep is not None:
+        wanted = np.zeros(columns, dtype=np.bool_)
+        wanted[keep] = True
+        bits = bits[np.broadcast_to(wanted, changed.shape)[changed]]
+        changed, columns = changed[:, keep], len(keep)
+    lines, column_of = np.nonzero(changed)
+    # Of 16 bits, numpy sorts by radix.
+    narrow = np.uint16 if columns <= 1 << 16 else np.uint32
+    by_column = np.argsort(column_of.astype(narrow), kind="stable")
+    begins = (column_of * rows + lines)[by_column]
+    # Each stands until the next one of its column; the first row has them all.
+    spans = np.diff(begins, append=columns * rows)
+    return np.repeat(bits[by_column], spans).reshape(columns, rows).view(np.float64).T
+
+
+def _begins_anew(row: NewRow, state: ColumnState) -> bool:
+    return (
+        state.schema_id != row.schema_id
+        or state.slot != row.at_ms // SLOT_MS
+        or state.rows_since_keyframe + 1 >= KEYFRAME_EVERY_ROWS
+    )
+
+
+def _next_state(row: NewRow, packed: PackedRow) -> ColumnState:
+    since = 0 if packed.keyframe or row.state is None else row.state.rows_since_keyframe + 1
+    return ColumnState(row.schema_id, row.at_ms // SLOT_MS, row.values.copy(), since)
+
+
+def _cells(
+    keyframes: Sequence[bool], payloads: Sequence[bytes], columns: int
+) -> tuple[BoolArray, NDArray[np.uint64]]:
+    """Return which cells stand in the payloads, and the bits of these, row by row."""
+    if keyframes and not keyframes[0]:
+        message = "a delta row without the row before it"
         raise ValueError(message)
-    values = np.array(previous, dtype=np.float64, copy=True)
-    values.view(np.uint64)[changed] = np.frombuffer(payload, dtype="<u8", offset=bitmap_bytes)
-    return values
+    bitmap_bytes = (columns + 7) // 8
+    full = b"\xff" * bitmap_bytes
+    bitmaps = [
+        full if keyframe else payload[:bitmap_bytes].ljust(bitmap_bytes, b"\0")
+        for keyframe, payload in zip(keyframes, payloads, strict=True)
+    ]
+    table = np.frombuffer(b"".join(bitmaps), dtype=np.uint8).reshape(len(payloads), bitmap_bytes)
+    changed = np.unpackbits(table, axis=1, count=columns, bitorder="little").view(np.bool_)
+    _check_lengths(keyframes, payloads, changed)
+    bodies = [
+        payload if keyframe else payload[bitmap_bytes:]
+        for keyframe, payload in zip(keyframes, payloads, strict=True)
+    ]
+    return changed, np.frombuffer(b"".join(bodies), dtype="<u8")
+
+
+def _check_lengths(
+    keyframes: Sequence[bool], payloads: Sequence[bytes], changed: BoolArray
+) -> None:
+    columns = changed.shape[1]
+    lengths = np.array([len(payload) for payload in payloads], dtype=np.int64)
+    expected = _VALUE_BYTES * np.count_nonzero(changed, axis=1)
+    expected += np.where(np.array(keyframes, dtype=np.bool_), 0, (columns + 7) // 8)
+    wrong = np.flatnonzero(lengths != expected)
+    if wrong.size:
+        kind = "keyframe" if keyframes[wrong[0]] else "delta row"
+        message = f"a {kind} of {lengths[wrong[0]]} bytes for {columns} columns"
+        raise ValueError(message)

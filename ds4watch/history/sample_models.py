@@ -34,6 +34,9 @@ targets = Table(
     Column("name", Name(255), nullable=False, index=True),
     Column("url", Words, nullable=False),
     Column("labels", Document, nullable=False),
+    Column("group_name", Name(255), nullable=False, server_default="fleet"),
+    # Scrapes up to this one are in chunks, or too old: they are about to be deleted.
+    Column("folded_id", BigInteger, nullable=False, server_default="0"),
 )
 
 scrapes = Table(
@@ -49,8 +52,9 @@ scrapes = Table(
     Column("payload", LargeBinary, nullable=True),
     Column("failure", Name(16), nullable=True),
     Column("message", Words, nullable=True),
+    Column("page_samples", Integer, nullable=True),
 )
-Index("ix_scrapes_target_at", scrapes.c.target_id, scrapes.c.at_ms)
+Index("ix_scrapes_target", scrapes.c.target_id, scrapes.c.id)
 Index(
     "ix_scrapes_keyframes",
     scrapes.c.target_id,
@@ -58,4 +62,50 @@ Index(
     scrapes.c.id,
     sqlite_where=text("keyframe = 1"),
     postgresql_where=text("keyframe"),
+)
+
+chunks = Table(
+    "chunks",
+    SAMPLES,
+    Column("id", BigId, primary_key=True),
+    Column("target_id", Integer, ForeignKey("targets.id"), nullable=False),
+    # 0 where every scrape failed.
+    Column("schema_id", Integer, nullable=False, index=True),
+    Column("start_ms", BigInteger, nullable=False),
+    Column("end_ms", BigInteger, nullable=False),
+    Column("rows", Integer, nullable=False),
+    Column("samples", BigInteger, nullable=False),
+    Column("checksum", BigInteger, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+)
+Index("ix_chunks_target_end", chunks.c.target_id, chunks.c.end_ms)
+
+rollups = Table(
+    "rollups",
+    SAMPLES,
+    Column("id", BigId, primary_key=True),
+    Column("target_id", Integer, ForeignKey("targets.id"), nullable=False),
+    Column("schema_id", Integer, nullable=False, index=True),
+    Column("resolution_seconds", Integer, nullable=False),
+    Column("start_ms", BigInteger, nullable=False),
+    Column("end_ms", BigInteger, nullable=False),
+    Column("buckets", Integer, nullable=False),
+    # Whether the next coarser resolution has it.
+    Column("settled", Boolean, nullable=False),
+    Column("checksum", BigInteger, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+)
+Index(
+    "ix_rollups_target_end",
+    rollups.c.target_id,
+    rollups.c.resolution_seconds,
+    rollups.c.end_ms,
+)
+Index(
+    "ix_rollups_unsettled",
+    rollups.c.resolution_seconds,
+    rollups.c.target_id,
+    rollups.c.start_ms,
+    sqlite_where=text("settled = 0"),
+    postgresql_where=text("NOT settled"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from threading import Lock
 from typing import Any
 
@@ -14,15 +14,17 @@ from ds4watch.model.series import Schema, SeriesKey
 class SchemaTable:
     """Every schema known, in memory; numbers go up from the highest that was stored.
 
-    `intern` is called where scrapes are parsed, `unsaved` and `saved` by the writer's thread.
+    `intern` is called where scrapes are parsed, `unsaved`, `saved` and `forget` by the writer's
+    thread. A schema stays known here when it is deleted on disk: it is stored again with the next
+    scrape that shows it.
     """
 
-    def __init__(self, stored: Iterable[Schema] = ()) -> None:
+    def __init__(self, stored: Iterable[tuple[str, Schema]] = ()) -> None:
         self._lock = Lock()
-        self._by_id: dict[int, Schema] = {schema.id: schema for schema in stored}
-        self._by_digest = {digest_of(schema.series): schema for schema in self._by_id.values()}
+        self._by_digest = dict(stored)
+        self._by_id = {schema.id: schema for schema in self._by_digest.values()}
         self._next_id = max(self._by_id, default=0) + 1
-        self._unsaved: set[int] = set()
+        self._unsaved: dict[int, str] = {}
 
     def intern(self, series: tuple[SeriesKey, ...]) -> Schema:
         """Return the schema of `series`, numbering it if it is new."""
@@ -34,27 +36,42 @@ class SchemaTable:
             schema = Schema(self._next_id, series)
             self._next_id += 1
             self._by_id[schema.id] = self._by_digest[digest] = schema
-            self._unsaved.add(schema.id)
+            self._unsaved[schema.id] = digest
             return schema
 
     def get(self, schema_id: int) -> Schema:
         """Return a schema by its number. Raises KeyError if there is none."""
         return self._by_id[schema_id]
 
-    def unsaved(self) -> list[Schema]:
-        """Return what is not in the database yet."""
+    def unsaved(self, among: Iterable[int]) -> list[tuple[str, Schema]]:
+        """Return those that are not in the database yet, each with its digest."""
         with self._lock:
-            return [self._by_id[schema_id] for schema_id in sorted(self._unsaved)]
+            return [
+                (self._unsaved[schema_id], self._by_id[schema_id])
+                for schema_id in sorted(self._unsaved.keys() & set(among))
+            ]
 
-    def saved(self, schemas: Iterable[Schema]) -> None:
+    def saved(self, schemas: Iterable[tuple[str, Schema]]) -> None:
         """Note that `schemas` are in the database."""
         with self._lock:
-            self._unsaved.difference_update(schema.id for schema in schemas)
+            for _, schema in schemas:
+                self._unsaved.pop(schema.id, None)
+
+    def saved_ids(self) -> set[int]:
+        """Return the numbers of those that are in the database."""
+        with self._lock:
+            return self._by_id.keys() - self._unsaved.keys()
+
+    def forget(self, schema_ids: Collection[int]) -> None:
+        """Note that these are no longer in the database."""
+        with self._lock:
+            for digest, schema in self._by_digest.items():
+                if schema.id in schema_ids:
+                    self._unsaved[schema.id] = digest
 
     def forget_saved(self) -> None:
         """Note that the database is empty: everything has to be stored again."""
-        with self._lock:
-            self._unsaved.update(self._by_id)
+        self.forget(set(self._by_id))
 
 
 def digest_of(series: tuple[SeriesKey, ...]) -> str:

@@ -1,0 +1,298 @@
+"""Statements on samples.db: chunks, roll-ups, and frames out of all there is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select
+
+from ds4watch.history.chunk_codec import Scrapes, checksum, pack_chunk, unpack_chunk
+from ds4watch.history.frames import FailedScrape, Pick, RollupFrame, SchemaOf, StoredFrame
+from ds4watch.history.raw_rows import known, raw_rows, runs
+from ds4watch.history.rollup import Buckets, merge, pack_buckets, unpack_buckets
+from ds4watch.history.sample_models import chunks, rollups, scrapes
+from ds4watch.history.sample_rows import stored_targets
+from ds4watch.model.scrape import Target
+from ds4watch.model.series import Schema
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CHUNKS_PER_SLICE = 10
+"""Deletes at once; a chunk takes a dozen pages, each of which must be freed."""
+
+# Made once: to make them takes longer than to run them.
+_CHUNKS = (
+    select(chunks)
+    .where(chunks.c.target_id == bindparam("target_id"))
+    .where(chunks.c.end_ms >= bindparam("start_ms"), chunks.c.start_ms <= bindparam("end_ms"))
+    .order_by(chunks.c.id)
+)
+_ROLLUPS = (
+    select(rollups)
+    .where(rollups.c.target_id == bindparam("target_id"))
+    .where(rollups.c.resolution_seconds == bindparam("resolution_seconds"))
+    .where(rollups.c.end_ms >= bindparam("start_ms"), rollups.c.start_ms <= bindparam("end_ms"))
+    .order_by(rollups.c.start_ms, rollups.c.id)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How one read goes about: `damaged` is called for each part that had to be left out."""
+
+    schema_of: SchemaOf
+    pick: Pick
+    damaged: Callable[[str], None]
+
+
+def chunk_row(target_id: int, schema: Schema, scrapes_of_run: Scrapes) -> dict[str, Any]:
+    """Return the row of a chunk."""
+    payload = pack_chunk(scrapes_of_run)
+    return {
+        "target_id": target_id,
+        "schema_id": schema.id,
+        "start_ms": int(scrapes_of_run.times_ms.min()),
+        "end_ms": int(scrapes_of_run.times_ms.max()),
+        "rows": len(scrapes_of_run.times_ms),
+        "samples": scrapes_of_run.values.size,
+        "checksum": checksum(payload),
+        "payload": payload,
+    }
+
+
+def rollup_row(
+    target_id: int, schema_id: int, buckets: Buckets, resolution_seconds: int, *, settled: bool
+) -> dict[str, Any]:
+    """Return the row of a roll-up."""
+    payload = pack_buckets(buckets)
+    return {
+        "target_id": target_id,
+        "schema_id": schema_id,
+        "resolution_seconds": resolution_seconds,
+        "start_ms": int(buckets.starts_ms[0]),
+        "end_ms": int(buckets.starts_ms[-1]) + 1000 * resolution_seconds,
+        "buckets": len(buckets.starts_ms),
+        "settled": settled,
+        "checksum": checksum(payload),
+        "payload": payload,
+    }
+
+
+def insert_folded(
+    connection: Connection,
+    chunk_rows: Sequence[dict[str, Any]],
+    rollup_rows: Sequence[dict[str, Any]],
+) -> None:
+    """Store chunks and roll-ups."""
+    if chunk_rows:
+        connection.execute(insert(chunks), list(chunk_rows))
+    if rollup_rows:
+        connection.execute(insert(rollups), list(rollup_rows))
+
+
+def read_frames(
+    connection: Connection, name: str, start_ms: int, end_ms: int, reading: Reading
+) -> list[StoredFrame]:
+    """Return the frames of a target with start <= at <= end, by their first scrapes."""
+    found: list[StoredFrame] = []
+    for target_id, target in stored_targets(connection, name).items():
+        parts = [
+            *_chunk_parts(connection, target_id, start_ms, end_ms, reading),
+            *_raw_parts(connection, target_id, start_ms, end_ms, reading),
+        ]
+        for schema, part in parts:
+            frame = _frame(target, schema, part, reading.pick)
+            frame = _cut(frame, start_ms / 1000, end_ms / 1000)
+            if len(frame.times) or frame.failures:
+                found.append(frame)
+    return sorted(found, key=lambda frame: frame.first_at)
+
+
+def read_rollups(
+    connection: Connection,
+    name: str,
+    resolution_seconds: int,
+    start_ms: int,
+    end_ms: int,
+    reading: Reading,
+) -> list[RollupFrame]:
+    """Return the buckets of a target that begin in start <= … <= end; those of a schema as one."""
+    found: list[RollupFrame] = []
+    for target_id, target in stored_targets(connection, name).items():
+        parts: dict[int, list[Buckets]] = {}
+        given = {
+            "target_id": target_id,
+            "start_ms": start_ms,
+            "end_ms": end_ms,
+            "resolution_seconds": resolution_seconds,
+        }
+        for row in connection.execute(_ROLLUPS, given):
+            unpacked = whole("roll-up", row, reading, lambda row: unpacked_rollup(row, reading))
+            if unpacked is not None:
+                parts.setdefault(row.schema_id, []).append(unpacked)
+        for schema_id, buckets in parts.items():
+            merged = merge(buckets, 1000 * resolution_seconds)
+            schema = known(reading.schema_of, schema_id)
+            found.append(_rollup_frame(target, schema, merged, start_ms, end_ms, reading.pick))
+    return sorted((one for one in found if len(one.starts_at)), key=lambda one: one.starts_at[0])
+
+
+def whole(kind: str, row: Row[Any], reading: Reading, unpack: Callable[[Row[Any]], T]) -> T | None:
+    """Return what a chunk or roll-up holds, or None, told, where it is damaged."""
+    if checksum(row.payload) != row.checksum:
+        reading.damaged(f"{kind} {row.id} is left out: its checksum is wrong")
+        return None
+    try:
+        return unpack(row)
+    except ValueError as error:
+        reading.damaged(f"{kind} {row.id} is left out: {error}")
+        return None
+
+
+def unpacked_chunk(row: Row[Any], reading: Reading) -> tuple[Schema, Scrapes]:
+    """Return what a chunk holds. Raises ValueError where it is damaged."""
+    schema = known(reading.schema_of, row.schema_id)
+    pick = reading.pick(schema)
+    part = unpack_chunk(row.payload, pick)
+    if len(part.times_ms) != row.rows:
+        message = f"{len(part.times_ms)} scrapes where {row.rows} were"
+        raise ValueError(message)
+    if part.values.shape[1] != len(schema.series if pick is None else pick):
+        message = f"{part.values.shape[1]} series where its schema has {len(schema.series)}"
+        raise ValueError(message)
+    return schema, part
+
+
+def unpacked_rollup(row: Row[Any], reading: Reading) -> Buckets:
+    """Return what a roll-up holds. Raises ValueError where it is damaged."""
+    schema = known(reading.schema_of, row.schema_id)
+    pick = reading.pick(schema)
+    buckets = unpack_buckets(row.payload, pick)
+    if buckets.count.shape != (row.buckets, len(schema.series if pick is None else pick)):
+        message = f"{buckets.count.shape} values where its schema has {len(schema.series)}"
+        raise ValueError(message)
+    return buckets
+
+
+def chunks_before(connection: Connection, target_id: int, before_ms: int) -> int:
+    """Delete some chunks of a target that end before an instant; return how many scrapes."""
+    old = connection.execute(
+        select(chunks.c.id, chunks.c.rows)
+        .where(chunks.c.target_id == target_id, chunks.c.end_ms < before_ms)
+        .limit(CHUNKS_PER_SLICE)
+    ).all()
+    connection.execute(delete(chunks).where(chunks.c.id.in_([row.id for row in old])))
+    return sum(row.rows for row in old)
+
+
+def rollups_before(
+    connection: Connection, target_id: int, resolution_seconds: int, before_ms: int
+) -> int:
+    """Delete some roll-ups of a target that end before an instant; return how many buckets."""
+    old = connection.execute(
+        select(rollups.c.id, rollups.c.buckets)
+        .where(
+            rollups.c.target_id == target_id,
+            rollups.c.resolution_seconds == resolution_seconds,
+            rollups.c.end_ms < before_ms,
+        )
+        .limit(CHUNKS_PER_SLICE)
+    ).all()
+    connection.execute(delete(rollups).where(rollups.c.id.in_([row.id for row in old])))
+    return sum(row.buckets for row in old)
+
+
+def schemas_in_use(connection: Connection, among: Sequence[int]) -> set[int]:
+    """Return which of the schemas something stored refers to."""
+    found: set[int] = set()
+    for schema_id in among:
+        for table in (chunks, rollups, scrapes):
+            # The newest first: a schema in use is mostly found at once.
+            query = select(table.c.id).where(table.c.schema_id == schema_id)
+            if connection.execute(query.order_by(table.c.id.desc()).limit(1)).first():
+                found.add(schema_id)
+                break
+    return found
+
+
+def _chunk_parts(
+    connection: Connection, target_id: int, start_ms: int, end_ms: int, reading: Reading
+) -> Iterator[tuple[Schema, Scrapes]]:
+    given = {"target_id": target_id, "start_ms": start_ms, "end_ms": end_ms}
+    for row in connection.execute(_CHUNKS, given):
+        part = whole("chunk", row, reading, lambda row: unpacked_chunk(row, reading))
+        if part is not None:
+            yield part
+
+
+def _raw_parts(
+    connection: Connection, target_id: int, start_ms: int, end_ms: int, reading: Reading
+) -> Iterator[tuple[Schema, Scrapes]]:
+    rows = raw_rows(connection, target_id, start_ms, end_ms)
+    try:
+        yield from runs(rows, reading.schema_of, reading.pick)
+    except ValueError as error:
+        reading.damaged(f"scrapes of target {target_id} are left out: {error}")
+
+
+def _frame(target: Target, schema: Schema, part: Scrapes, pick: Pick) -> StoredFrame:
+    good = part.good
+    places = pick(schema)
+    times = part.times_ms / 1000
+    took_seconds = part.took_ms / 1000
+    return StoredFrame(
+        target=target,
+        schema=schema,
+        columns=np.arange(len(schema.series)) if places is None else places,
+        times=times[good],
+        values=part.values,
+        took_seconds=took_seconds[good],
+        page_samples=part.page_samples[good],
+        failures=tuple(
+            FailedScrape(float(times[place]), float(took_seconds[place]), why)
+            for place, why in part.failures.items()
+        ),
+    )
+
+
+def _cut(frame: StoredFrame, start_at: float, end_at: float) -> StoredFrame:
+    inside = (frame.times >= start_at) & (frame.times <= end_at)
+    failures = tuple(one for one in frame.failures if start_at <= one.at <= end_at)
+    if inside.all() and len(failures) == len(frame.failures):
+        return frame
+    return StoredFrame(
+        target=frame.target,
+        schema=frame.schema,
+        columns=frame.columns,
+        times=frame.times[inside],
+        values=frame.values[inside],
+        took_seconds=frame.took_seconds[inside],
+        page_samples=frame.page_samples[inside],
+        failures=failures,
+    )
+
+
+def _rollup_frame(
+    target: Target, schema: Schema, buckets: Buckets, start_ms: int, end_ms: int, pick: Pick
+) -> RollupFrame:
+    inside: NDArray[np.bool_] = (buckets.starts_ms >= start_ms) & (buckets.starts_ms <= end_ms)
+    places = pick(schema)
+    tables = {
+        field.name: getattr(buckets, field.name)[inside]
+        for field in fields(Buckets)
+        if field.name != "starts_ms"
+    }
+    return RollupFrame(
+        target=target,
+        schema=schema,
+        columns=np.arange(len(schema.series)) if places is None else places,
+        starts_at=buckets.starts_ms[inside] / 1000,
+        **tables,
+    )

@@ -1,0 +1,148 @@
+"""Folds what is due, target by target, so that appends go between."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection
+
+from ds4watch.history import fold, settle
+from ds4watch.history.appender import Appender
+from ds4watch.history.database import Database
+from ds4watch.history.errors import CorruptError
+from ds4watch.history.fold import Batch, Carry, FoldReport
+from ds4watch.history.frames import SchemaOf
+from ds4watch.history.sample_rows import milliseconds
+from ds4watch.history.sweep import sweep
+from ds4watch.model.errors import EdgeReason, StoreError
+from ds4watch.model.ports import UnixSeconds
+
+_log = logging.getLogger(__name__)
+
+_ONLY_THIS_ONE = (EdgeReason.PARSE, EdgeReason.OTHER)
+"""Errors of one target; after any other the rest would fail as well."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    chunks: int = 0
+    rows: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    settled: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, batch: Batch) -> None:
+        """Count what was folded."""
+        self.chunks += len(batch.chunk_rows)
+        self.rows += batch.rows
+        self.bytes_before += batch.bytes_before
+        self.bytes_after += sum(len(row["payload"]) for row in batch.chunk_rows)
+
+    def leave(self, error: StoreError) -> None:
+        """Go on with the next target, or, where that would fail as well, raise."""
+        if error.reason not in _ONLY_THIS_ONE or isinstance(error, CorruptError):
+            raise error
+        self.failures.append(str(error))
+
+
+class Folder:
+    """Carries the last value of each series from one fold of a target to the next."""
+
+    def __init__(self, database: Database, appender: Appender, schema_of: SchemaOf) -> None:
+        self._database = database
+        self._appender = appender
+        self._schema_of = schema_of
+        self._carries: dict[int, Carry] = {}
+        self._counted = False
+        self._failing = False
+
+    def start_anew(self) -> None:
+        """Forget everything about the file."""
+        self._carries.clear()
+
+    def forget_target(self, target_id: int) -> None:
+        """Forget what a target that is no longer stored had last."""
+        self._carries.pop(target_id, None)
+
+    async def fold(self, now: UnixSeconds) -> FoldReport:
+        """Fold all that is due. What fails stays as it was, and is tried again next time."""
+        tally = _Tally()
+        until_ms = fold.folded_until_ms(milliseconds(now))
+        try:
+            await self._fold_due(until_ms, tally)
+            await sweep(self._database)
+            for resolution_seconds in settle.SPAN_MS:
+                await self._settle_due(resolution_seconds, until_ms, tally)
+        except StoreError as error:
+            tally.failures.append(str(error))
+        self._tell(tally.failures)
+        return FoldReport(
+            chunks=tally.chunks,
+            rows=tally.rows,
+            bytes_before=tally.bytes_before,
+            bytes_after=tally.bytes_after,
+            settled=tally.settled,
+            failures=tuple(tally.failures),
+        )
+
+    async def _fold_due(self, until_ms: int, tally: _Tally) -> None:
+        if not self._counted:
+            sizes = await self._database.read(fold.raw_bytes)
+            await self._database.in_writer(self._appender.count_raw, sizes)
+            self._counted = True
+        for target_id in await self._database.read(fold.due_targets, until_ms):
+            await self._fold_target(target_id, until_ms, tally, early=False)
+        for target_id in self._appender.over(fold.FOLD_BYTES):
+            await self._fold_target(target_id, until_ms, tally, early=True)
+
+    async def _fold_target(
+        self, target_id: int, until_ms: int, tally: _Tally, *, early: bool
+    ) -> None:
+        try:
+            while batch := await self._database.read(self._read, target_id, until_ms, early):
+                await self._database.in_writer(self._store, batch)
+                tally.add(batch)
+        except StoreError as error:
+            tally.leave(error)
+
+    def _read(
+        self,
+        connection: Connection,
+        target_id: int,
+        until_ms: int,
+        early: bool,  # noqa: FBT001 - through a thread
+    ) -> Batch | None:
+        carry = self._carries.get(target_id)
+        return fold.read_batch(
+            connection, target_id, until_ms, carry=carry, schema_of=self._schema_of, early=early
+        )
+
+    def _store(self, batch: Batch) -> None:
+        with self._database.writing() as connection:
+            rows_remain = fold.store_batch(connection, batch)
+        self._carries[batch.target_id] = batch.carry
+        self._appender.raw_bytes[batch.target_id] -= batch.bytes_before
+        if not rows_remain:
+            # The next scrape must not be told apart from one that is in a chunk now.
+            self._appender.forget_columns(batch.target_id)
+
+    async def _settle_due(self, resolution_seconds: int, until_ms: int, tally: _Tally) -> None:
+        due = await self._database.read(settle.due_spans, resolution_seconds, until_ms)
+        for target_id in due:
+            try:
+                while settling := await self._database.read(
+                    settle.read_settling, target_id, resolution_seconds, until_ms
+                ):
+                    await self._database.write(settle.store_settling, settling)
+                    tally.settled += len(settling.ids)
+            except StoreError as error:
+                tally.leave(error)
+
+    def _tell(self, failures: list[str]) -> None:
+        if failures and not self._failing:
+            _log.warning("%s: cannot fold: %s", self._database.label, failures[0])
+        elif self._failing and not failures:
+            _log.warning("%s: folds again", self._database.label)
+        self._failing = bool(failures)

@@ -1,0 +1,42 @@
+"""Stores with time in them, for the tests of folding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ds4watch.history.place import Place
+from ds4watch.history.samples import SampleStore
+from ds4watch.model.scrape import ScrapeResult, Target
+from tests.edge.history.helpers import NOW, W1, Base, FixedClock, scrape
+
+SLOT = 600
+"""Folding goes by slots of ten minutes; NOW is at the start of one."""
+
+
+def open_store(place: Place) -> SampleStore:
+    return SampleStore.open(place, FixedClock(), busy_timeout_seconds=0.05)
+
+
+def counting(
+    seconds: Iterable[int], *, target: Target = W1, schema_id: int = 1
+) -> list[ScrapeResult]:
+    """Scrapes whose first column tells their second, with a second one that is odd."""
+    return [
+        scrape(
+            NOW + at, [float(at), np.nan if at % 7 else at / 8], target=target, schema_id=schema_id
+        )
+        for at in seconds
+    ]
+
+
+def seconds_of(results: Sequence[ScrapeResult]) -> list[int]:
+    return [round(one.at - NOW) for one in results]
+
+
+def counts(base: Base) -> tuple[int, int]:
+    """Raw scrapes and chunks on disk."""
+    [(rows,)] = base.query("SELECT count(*) FROM scrapes")
+    [(chunks,)] = base.query("SELECT count(*) FROM chunks")
+    return rows, chunks
