@@ -29,13 +29,14 @@ from ds4watch.config.settings import Settings
 from ds4watch.engine.blueprint import Blueprint, read_blueprint
 from ds4watch.engine.commands import Commands
 from ds4watch.engine.jobs import Jobs, JobSettings, restored_quality
+from ds4watch.engine.observe import SELF
 from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.running import Daemon
 from ds4watch.engine.signals import POOL, RequestTotals, midnight
 from ds4watch.engine.spool import Spools
 from ds4watch.engine.status import Place, Sources, Status
 from ds4watch.engine.targets import is_discovered
-from ds4watch.engine.tick import SELF, Engine
+from ds4watch.engine.tick import Engine
 from ds4watch.engine.worker_journal import WorkerJournal
 from ds4watch.fleet.backend import LocalBackend, LocalPlace, WorkerSpec
 from ds4watch.fleet.board import CONTROL_SOCKET, BoardPublisher, last_fleet, last_policy
@@ -242,7 +243,14 @@ async def _open_stores(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack
     state = StateStore.open(place_of(store, state_dir, Which.STATE), clock)
     stack.push_async_callback(state.close)
     window_seconds = blueprint.settings.store.live_window_seconds
-    live = LiveBuffer(window_seconds=window_seconds, names=blueprint.rules.names_read())
+    live = LiveBuffer(
+        window_seconds=window_seconds,
+        windows=blueprint.rules.windows_read(),
+        interval_of={
+            name: options.interval_seconds for name, options in blueprint.scrape.options.items()
+        },
+        budget_bytes=blueprint.settings.store.live_budget_bytes,
+    )
     await live.reload(samples, clock.now() - window_seconds)
     others = await _removed(samples, blueprint.specs)
     unclaimed = frozenset(filter(is_discovered, others))
@@ -329,6 +337,10 @@ def _jobs(
     store = blueprint.settings.store
     settings = JobSettings(
         retention_seconds=store.retention_hours * 3600,
+        rollups_seconds={
+            60: store.minute_retention_days * 86_400,
+            3600: store.hour_retention_days * 86_400,
+        },
         state=Retention(
             audit_seconds=store.audit_retention_days * 86_400,
             ledger_seconds=store.ledger_retention_days * 86_400,

@@ -3,31 +3,25 @@
 Invariants, all tested:
 - An error changes nothing, neither do two samples that make one alert.
 - With `for` above zero an alert is pending before it fires, for at least that long.
-- An incomplete evaluation may start or continue an alert and never ends one; what it keeps is
-  `held`. No data is never "all clear" unless the rule says so.
+- An incomplete evaluation may start or continue an alert and never ends one that what is missing
+  may bear upon; what it keeps is `held`. No data is never "all clear" unless the rule says so.
 - What a restart brings back is unconfirmed until one evaluation has looked at it afresh.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ds4watch.alerting.durations import format_duration
-from ds4watch.alerting.templates import expand
-from ds4watch.model.alert import (
-    AlertPhase,
-    AlertRule,
-    AlertState,
-    Evaluation,
-    OnNoData,
-    Transition,
-    fingerprint_of,
-)
+from ds4watch.alerting.evaluation import Evaluation
+from ds4watch.alerting.texts import Hit, RuleTexts
+from ds4watch.model.alert import AlertPhase, AlertRule, AlertState, OnNoData, Transition
 from ds4watch.model.ports import UnixSeconds
-from ds4watch.model.series import NAME_LABEL, Labels, Sample, labels_of
+from ds4watch.model.series import NAME_LABEL, Labels
+from ds4watch.promql.vectors import one
 
 RESOLVED_RETENTION_SECONDS: Final = 900.0
 OUTAGE_TOLERANCE_SECONDS: Final = 3600.0
@@ -44,20 +38,13 @@ class StepResult:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Hit:
-    """One alert that the evaluation asks for."""
-
-    labels: Labels
-    annotations: Labels
-    value: float
-
-
 @dataclass(slots=True)
 class _Step:
     """The inputs of one step, and what has come of it so far."""
 
     rule: AlertRule
+    rule_id: str
+    made: frozenset[str]
     evaluation: Evaluation
     exit_evaluation: Evaluation | None
     now: UnixSeconds
@@ -72,19 +59,23 @@ def step(
     now: UnixSeconds,
     *,
     exit_evaluation: Evaluation | None = None,
+    texts: RuleTexts | None = None,
 ) -> StepResult:
     """Move a rule's alerts on by one evaluation.
 
     states: the alerts of this rule, by fingerprint.
     exit_evaluation: the `ds4_exit` expression, for rules that have one; a firing alert resolves
-        only when it has a sample whose labels are all among the alert's.
+        only when it has an element whose labels are all among the alert's.
+    texts: what was made of the rule's templates; to be kept by those who step again and again.
     """
     if evaluation.error is not None:
         return StepResult(states, error=evaluation.error)
-    hits = _hits(rule, evaluation)
+    texts = texts or RuleTexts(rule)
+    hits = _hits(rule, evaluation, texts)
     if isinstance(hits, str):
         return StepResult(states, error=hits)
-    work = _Step(rule, evaluation, exit_evaluation, now)
+    made = frozenset(["alertname", *(name for name, _ in rule.labels)])
+    work = _Step(rule, texts.rule_id, made, evaluation, exit_evaluation, now)
     for fingerprint, hit in hits.items():
         _seen(work, fingerprint, states.get(fingerprint), hit)
     for fingerprint, state in states.items():
@@ -115,48 +106,56 @@ def _restored(state: AlertState, down_seconds: float, now: UnixSeconds) -> Alert
     return restored
 
 
-def _hits(rule: AlertRule, evaluation: Evaluation) -> Mapping[str, _Hit] | str:
+def _hits(rule: AlertRule, evaluation: Evaluation, texts: RuleTexts) -> Mapping[str, Hit] | str:
     """Return the alerts asked for, by fingerprint, or what is wrong with them."""
-    samples = evaluation.samples
-    if evaluation.no_data and not samples and rule.on_no_data is OnNoData.ALERT:
-        samples = (Sample("", (), math.nan),)
-    if len(samples) > MAX_ALERTS_PER_RULE:
-        return f"{len(samples)} alerts, more than {MAX_ALERTS_PER_RULE}"
-    hits: dict[str, _Hit] = {}
-    for sample in samples:
-        hit = _hit(rule, sample)
-        fingerprint = fingerprint_of(hit.labels)
-        if fingerprint in hits:
+    vector = evaluation.vector
+    if evaluation.no_data and not len(vector) and rule.on_no_data is OnNoData.ALERT:
+        vector = one(math.nan)
+    if len(vector) > MAX_ALERTS_PER_RULE:
+        return f"{len(vector)} alerts, more than {MAX_ALERTS_PER_RULE}"
+    texts.forget(len(vector))
+    hits: dict[str, Hit] = {}
+    for element, value in zip(vector.labels, vector.values.tolist(), strict=True):
+        hit = texts.hit(element, value)
+        if hit.fingerprint in hits:
             return f"two samples make one alert, with the labels {dict(hit.labels)}"
-        hits[fingerprint] = hit
+        hits[hit.fingerprint] = hit
     return hits
 
 
-def _hit(rule: AlertRule, sample: Sample) -> _Hit:
-    scope = labels_of(dict(sample.labels) | {NAME_LABEL: sample.name})
-    own = {name: expand(text, scope, sample.value) for name, text in rule.labels}
-    labels = labels_of(dict(sample.labels) | own | {"alertname": rule.name})
-    annotations = labels_of(
-        {name: expand(text, scope, sample.value) for name, text in rule.annotations}
-    )
-    return _Hit(labels, annotations, sample.value)
-
-
-def _seen(work: _Step, fingerprint: str, old: AlertState | None, hit: _Hit) -> None:
+def _seen(work: _Step, fingerprint: str, old: AlertState | None, hit: Hit) -> None:
     """Start or continue an alert."""
-    rule, now = work.rule, work.now
     if old is None or old.phase is AlertPhase.RESOLVED:
-        state = AlertState(rule.id, hit.labels, AlertPhase.PENDING, now, hit.value)
+        old_phase = AlertPhase.INACTIVE if old is None else old.phase
+        state = AlertState(work.rule_id, hit.labels, AlertPhase.PENDING, work.now, hit.value)
+        state = replace(state, annotations=hit.annotations)
     else:
-        # A clock set back must not leave an alert waiting for the future.
-        state = replace(old, value=hit.value, active_at=min(old.active_at, now))
-    state = replace(
-        state, annotations=hit.annotations, keep_firing_since=None, held=False, confirmed=True
+        old_phase = old.phase
+        state = _continued(old, hit, work.now)
+    if state.phase is AlertPhase.PENDING and work.now - state.active_at >= work.rule.for_seconds:
+        state = replace(state, phase=AlertPhase.FIRING, fired_at=work.now)
+    _put(work, fingerprint, old_phase, state, _why_active)
+
+
+def _continued(old: AlertState, hit: Hit, now: UnixSeconds) -> AlertState:
+    """Return an alert seen again; the same object, spelt out, for a thousand a second."""
+    # A clock set back must not leave an alert waiting for the future.
+    active_at = min(old.active_at, now)
+    fresh = old.confirmed and not old.held and old.keep_firing_since is None
+    same = old.value == hit.value and old.annotations == hit.annotations
+    if fresh and same and active_at == old.active_at:
+        return old
+    return AlertState(
+        rule_id=old.rule_id,
+        labels=old.labels,
+        phase=old.phase,
+        active_at=active_at,
+        value=hit.value,
+        fired_at=old.fired_at,
+        last_sent_at=old.last_sent_at,
+        resolved_at=old.resolved_at,
+        annotations=hit.annotations,
     )
-    if state.phase is AlertPhase.PENDING and now - state.active_at >= rule.for_seconds:
-        state = replace(state, phase=AlertPhase.FIRING, fired_at=now)
-    before = old.phase if old is not None else AlertPhase.INACTIVE
-    _put(work, fingerprint, before, state, _why_active(rule, state))
 
 
 def _why_active(rule: AlertRule, state: AlertState) -> str:
@@ -171,13 +170,18 @@ def _missed(work: _Step, fingerprint: str, old: AlertState) -> None:
     """Hold, keep firing, resolve or forget an alert that the evaluation did not ask for."""
     if old.phase is AlertPhase.RESOLVED:
         _age(work, fingerprint, old)
-    elif _lacks_data(work):
-        work.states[fingerprint] = replace(old, held=True)
+    elif _lacks_data(work, old):
+        work.states[fingerprint] = _held(old)
     elif old.phase is AlertPhase.PENDING:
         ended = replace(old, phase=AlertPhase.INACTIVE)
-        work.transitions.append(_transition(work, old.phase, ended, "condition no longer holds"))
+        reason = "condition no longer holds"
+        work.transitions.append(_transition(work, fingerprint, old.phase, ended, reason))
     else:
         _cool(work, fingerprint, old)
+
+
+def _held(state: AlertState) -> AlertState:
+    return state if state.held else replace(state, held=True)
 
 
 def _age(work: _Step, fingerprint: str, old: AlertState) -> None:
@@ -186,8 +190,8 @@ def _age(work: _Step, fingerprint: str, old: AlertState) -> None:
         work.states[fingerprint] = replace(old, resolved_at=resolved_at, held=False, confirmed=True)
 
 
-def _lacks_data(work: _Step) -> bool:
-    if work.evaluation.incomplete:
+def _lacks_data(work: _Step, old: AlertState) -> bool:
+    if work.evaluation.may_miss(old.labels, work.made):
         return True
     return work.evaluation.no_data and work.rule.on_no_data is not OnNoData.RESOLVE
 
@@ -197,8 +201,13 @@ def _cool(work: _Step, fingerprint: str, old: AlertState) -> None:
     fresh = replace(old, held=False, confirmed=True)
     if any(name == EXIT_ANNOTATION for name, _ in work.rule.annotations):
         leaving = work.exit_evaluation
-        if leaving is None or leaving.error or leaving.incomplete or leaving.no_data:
-            work.states[fingerprint] = replace(old, held=True)
+        if (
+            leaving is None
+            or leaving.error
+            or leaving.no_data
+            or leaving.may_miss(old.labels, work.made)
+        ):
+            work.states[fingerprint] = _held(old)
             return
         if not _may_leave(leaving, old):
             work.states[fingerprint] = replace(fresh, keep_firing_since=None)
@@ -211,29 +220,51 @@ def _cool(work: _Step, fingerprint: str, old: AlertState) -> None:
     resolved = replace(
         fresh, phase=AlertPhase.RESOLVED, resolved_at=work.now, keep_firing_since=None
     )
-    _put(work, fingerprint, old.phase, resolved, _why_over(work.rule))
+    _put(work, fingerprint, old.phase, resolved, _why_over)
 
 
 def _may_leave(leaving: Evaluation, state: AlertState) -> bool:
-    labels = set(state.labels)
-    return any(labels.issuperset(sample.labels) for sample in leaving.samples)
+    """Return whether some element's labels are all among the alert's."""
+    labels = dict(state.labels)
+    by_names = leaving.vector.labels.derived("by label names", _by_label_names)
+    return any(
+        tuple([(name, labels.get(name, "")) for name in names]) in sets
+        for names, sets in by_names.items()
+    )
 
 
-def _why_over(rule: AlertRule) -> str:
+def _by_label_names(elements: tuple[Labels, ...]) -> Mapping[tuple[str, ...], set[Labels]]:
+    found: dict[tuple[str, ...], set[Labels]] = {}
+    for element in elements:
+        labels = tuple(pair for pair in element if pair[0] != NAME_LABEL)
+        found.setdefault(tuple(name for name, _ in labels), set()).add(labels)
+    return found
+
+
+def _why_over(rule: AlertRule, _state: AlertState) -> str:
     if rule.keep_firing_seconds:
         return f"condition has not held for {format_duration(rule.keep_firing_seconds)}"
     return "condition no longer holds"
 
 
-def _put(work: _Step, fingerprint: str, before: AlertPhase, state: AlertState, reason: str) -> None:
+def _put(
+    work: _Step,
+    fingerprint: str,
+    before: AlertPhase,
+    state: AlertState,
+    why: Callable[[AlertRule, AlertState], str],
+) -> None:
     work.states[fingerprint] = state
     if state.phase is not before:
-        work.transitions.append(_transition(work, before, state, reason))
+        reason = why(work.rule, state)
+        work.transitions.append(_transition(work, fingerprint, before, state, reason))
 
 
-def _transition(work: _Step, before: AlertPhase, state: AlertState, reason: str) -> Transition:
+def _transition(
+    work: _Step, fingerprint: str, before: AlertPhase, state: AlertState, reason: str
+) -> Transition:
     return Transition(
-        fingerprint=state.fingerprint,
+        fingerprint=fingerprint,
         labels=state.labels,
         old=before,
         new=state.phase,

@@ -6,17 +6,16 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from ds4watch.alerting import humanize
+from ds4watch.alerting.template_functions import FUNCTIONS, Constant, Node, TemplateError, text_of
 from ds4watch.model.series import Labels
 
 ERROR = "<error expanding template>"
 
-_Value: TypeAlias = float | str | Mapping[str, str]
 _ACTION = re.compile(
     r"\{\{(?P<left>-\s)?(?P<body>(?:\"(?:\\.|[^\"\\])*\"|`[^`]*`|[^\"`}]|\}(?!\}))*?)"
     r"(?P<right>\s-)?\}\}"
@@ -26,55 +25,97 @@ _TOKEN = re.compile(
     r"|(?P<label>(?:\$labels|\.Labels)\.(?P<name>\w+))|(?P<labels>\$labels|\.Labels)\b"
     r"|(?P<value>\$value|\.Value)\b|(?P<function>[A-Za-z_]\w*)|(?P<mark>[|()]))"
 )
-_VERB = re.compile(r"%(?P<flags>[-+ 0#]*\d*(?:\.\d+)?)(?P<verb>.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 
 
-class _TemplateError(Exception):
-    """Something in a template that is not supported; becomes ERROR."""
-
-
-def expand(template: str, labels: Labels, value: float) -> str:
-    """Return `template` filled in with an alert's labels and value."""
-    if "{{" not in template:
-        return template
-    try:
-        return _expand(template, _Scope(dict(labels), value))
-    except (_TemplateError, ValueError, OverflowError):
-        return ERROR
-
-
 @dataclass(frozen=True, slots=True)
-class _Scope:
-    labels: Mapping[str, str]
-    value: float
+class _Action:
+    """What stands between braces, read once."""
+
+    node: Node
+    uses_value: bool
 
 
-def _expand(template: str, scope: _Scope) -> str:
-    parts: list[str] = []
+class Template:
+    """A template, read once. `uses_value` says whether its text depends on the alert's value."""
+
+    def __init__(self, text: str) -> None:
+        self._parts: list[str | _Action] = [ERROR]
+        try:
+            self._parts = _read(text) if "{{" in text else [text]
+        except (TemplateError, ValueError, OverflowError):
+            self._parts = [ERROR]
+        self.uses_value = any(isinstance(it, _Action) and it.uses_value for it in self._parts)
+
+    def filled(self, labels: Labels) -> FilledTemplate:
+        """Return the template with `labels` filled in, to be asked again and again for a text."""
+        scope = dict(labels)
+        parts: list[str | Node] = []
+        try:
+            for part in self._parts:
+                if isinstance(part, str):
+                    parts.append(part)
+                else:
+                    parts.append(
+                        part.node if part.uses_value else text_of(part.node(scope, math.nan))
+                    )
+        except (TemplateError, ValueError, OverflowError):
+            return FilledTemplate([ERROR], scope)
+        return FilledTemplate(parts, scope)
+
+
+class FilledTemplate:
+    """A template with the labels of one alert filled in."""
+
+    __slots__ = ("_fixed", "_labels", "_parts")
+
+    def __init__(self, parts: list[str | Node], labels: Mapping[str, str]) -> None:
+        self._parts = parts
+        self._labels = labels
+        texts = [part for part in parts if isinstance(part, str)]
+        self._fixed = "".join(texts) if len(texts) == len(parts) else None
+
+    def text(self, value: float) -> str:
+        """Return the text for a value."""
+        if self._fixed is not None:
+            return self._fixed
+        labels = self._labels
+        try:
+            return "".join(
+                [it if isinstance(it, str) else text_of(it(labels, value)) for it in self._parts]
+            )
+        except (TemplateError, ValueError, OverflowError):
+            return ERROR
+
+
+def _read(template: str) -> list[str | _Action]:
+    texts: list[str] = []
+    actions: list[_Action] = []
     end = 0
     trim = False
     for match in _ACTION.finditer(template):
         text = template[end : match.start()]
         text = text.lstrip() if trim else text
-        parts.append(text.rstrip() if match["left"] else text)
-        parts.append(_action(match["body"].strip(), scope))
+        texts.append(text.rstrip() if match["left"] else text)
+        actions.append(_action(match["body"].strip()))
         end, trim = match.end(), match["right"] is not None
     rest = template[end:]
-    parts.append(rest.lstrip() if trim else rest)
-    if any("{{" in text for text in parts[::2]):
-        raise _TemplateError
-    return "".join(parts)
+    texts.append(rest.lstrip() if trim else rest)
+    if any("{{" in text for text in texts):
+        raise TemplateError
+    pairs = zip(texts, actions, strict=False)
+    return [*(part for pair in pairs for part in pair), texts[-1]]
 
 
-def _action(body: str, scope: _Scope) -> str:
+def _action(body: str) -> _Action:
     if body.startswith("/*") and body.endswith("*/"):
-        return ""
-    reader = _Reader(_tokens(body), scope)
-    text = _text(reader.pipeline())
+        return _Action(Constant(""), uses_value=False)
+    tokens = _tokens(body)
+    reader = _Reader(tokens)
+    node = reader.pipeline()
     if reader.left:
-        raise _TemplateError
-    return text
+        raise TemplateError
+    return _Action(node, uses_value=any(kind == "value" for kind, _ in tokens))
 
 
 def _tokens(body: str) -> list[tuple[str, str]]:
@@ -83,7 +124,7 @@ def _tokens(body: str) -> list[tuple[str, str]]:
     while end < len(body):
         match = _TOKEN.match(body, end)
         if match is None or match.lastgroup is None:
-            raise _TemplateError
+            raise TemplateError
         kind = "label" if match["label"] else match.lastgroup
         tokens.append((kind, match["name"] if kind == "label" else match[kind]))
         end = match.end()
@@ -93,135 +134,57 @@ def _tokens(body: str) -> list[tuple[str, str]]:
 class _Reader:
     """Reads tokens: commands, piped one into the next."""
 
-    def __init__(self, tokens: list[tuple[str, str]], scope: _Scope) -> None:
+    def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self.left = tokens
-        self._scope = scope
 
-    def pipeline(self) -> _Value:
+    def pipeline(self) -> Node:
         """Read commands up to the end or a closing bracket, and return the last one's value."""
-        value = self._command(())
+        node = self._command(())
         while self.left and self.left[0] == ("mark", "|"):
             self.left = self.left[1:]
-            value = self._command((value,))
-        return value
+            node = self._command((node,))
+        return node
 
-    def _command(self, piped: tuple[_Value, ...]) -> _Value:
+    def _command(self, piped: tuple[Node, ...]) -> Node:
         if not self.left:
-            raise _TemplateError
+            raise TemplateError
         kind, text = self.left[0]
         if kind != "function":
             if piped:
-                raise _TemplateError
+                raise TemplateError
             return self._operand()
         self.left = self.left[1:]
-        function = _FUNCTIONS.get(text)
-        if function is None:
-            raise _TemplateError
-        args: list[_Value] = []
+        build = FUNCTIONS.get(text)
+        if build is None:
+            raise TemplateError
+        nodes: list[Node] = []
         while self.left and self.left[0] not in (("mark", "|"), ("mark", ")")):
-            args.append(self._operand())
-        return function([*args, *piped])
+            nodes.append(self._operand())
+        nodes += piped
+        return build(nodes)
 
-    def _operand(self) -> _Value:
+    def _operand(self) -> Node:
         (kind, text), self.left = self.left[0], self.left[1:]
         if kind == "value":
-            return self._scope.value
+            return lambda _labels, value: value
         if kind == "labels":
-            return self._scope.labels
+            return lambda labels, _value: labels
         if kind == "label":
-            return self._scope.labels.get(text, "")
+            return lambda labels, _value: labels.get(text, "")
         if kind == "number":
-            return float(text)
+            return Constant(float(text))
         if kind == "string":
-            return _unquote(text)
+            return Constant(_unquote(text))
         if (kind, text) == ("mark", "("):
-            value = self.pipeline()
+            node = self.pipeline()
             if not self.left or self.left[0] != ("mark", ")"):
-                raise _TemplateError
+                raise TemplateError
             self.left = self.left[1:]
-            return value
-        raise _TemplateError
+            return node
+        raise TemplateError
 
 
 def _unquote(text: str) -> str:
     if text.startswith("`"):
         return text[1:-1]
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text[1:-1])
-
-
-def _text(value: _Value) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping):
-        return f"map[{' '.join(f'{name}:{value[name]}' for name in sorted(value))}]"
-    return humanize.general(value)
-
-
-def _number(value: _Value) -> float:
-    if isinstance(value, Mapping):
-        raise _TemplateError
-    return float(value)
-
-
-def _of_number(write: Callable[[float], str]) -> Callable[[Sequence[_Value]], str]:
-    def function(args: Sequence[_Value]) -> str:
-        if len(args) != 1:
-            raise _TemplateError
-        return write(_number(args[0]))
-
-    return function
-
-
-def _of_text(write: Callable[[str], str]) -> Callable[[Sequence[_Value]], str]:
-    def function(args: Sequence[_Value]) -> str:
-        if len(args) != 1:
-            raise _TemplateError
-        return write(_text(args[0]))
-
-    return function
-
-
-def _printf(args: Sequence[_Value]) -> str:
-    """Format with %d, %s, %f, %g, %e, %v, %q and %%; `%d` takes a float, which Go does not."""
-    if not args or not isinstance(args[0], str):
-        raise _TemplateError
-    rest = list(args[1:])
-
-    def write(match: re.Match[str]) -> str:
-        if match["verb"] == "%":
-            return "%"
-        if not rest:
-            raise _TemplateError
-        return _verb(match["flags"], match["verb"], rest.pop(0))
-
-    text = _VERB.sub(write, args[0])
-    if rest:
-        raise _TemplateError
-    return text
-
-
-def _verb(flags: str, verb: str, value: _Value) -> str:
-    if verb in "sv" or (verb == "g" and "." not in flags):
-        text = _text(value)
-        return f"%{flags}s" % text
-    if verb == "q":
-        return f'"{_text(value)}"'
-    number = _number(value)
-    if verb == "d":
-        return f"%{flags}d" % int(number)
-    if verb in "efg":
-        return (f"%{flags}{verb}" % number).replace("inf", "Inf").replace("nan", "NaN")
-    raise _TemplateError
-
-
-_FUNCTIONS: Mapping[str, Callable[[Sequence[_Value]], _Value]] = {
-    "humanize": _of_number(humanize.humanize),
-    "humanize1024": _of_number(humanize.humanize_1024),
-    "humanizeDuration": _of_number(humanize.humanize_duration),
-    "humanizePercentage": _of_number(humanize.humanize_percentage),
-    "humanizeTimestamp": _of_number(humanize.humanize_timestamp),
-    "printf": _printf,
-    "toUpper": _of_text(str.upper),
-    "toLower": _of_text(str.lower),
-    "title": _of_text(str.title),
-}

@@ -74,7 +74,12 @@ class StoreSettings(Section):
     hour_retention_days: float = Field(
         400.0, gt=0, description="Age at which the hours rolled up from those are deleted."
     )
-    live_window_seconds: Seconds = Field(900.0, description="What rules can look back on at most.")
+    live_window_seconds: Seconds = Field(
+        900.0, description="What rules see of the past in full; beyond it a sample every 15 s."
+    )
+    live_budget_bytes: int = Field(
+        256 << 20, ge=1 << 20, description="Memory for the samples that rules see, at most."
+    )
 
 
 class ExtraWorker(Section):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -12,7 +12,7 @@ import numpy as np
 from ds4watch.engine.engine_sets import EngineSets
 from ds4watch.engine.shown import LastRow, LazySamples
 from ds4watch.model.errors import EdgeReason
-from ds4watch.model.scrape import ScrapeResult, Target
+from ds4watch.model.scrape import FLEET_GROUP, ScrapeResult, Target
 from ds4watch.model.series import STALE_NAN, FloatArray, Schema, SeriesKey
 from ds4watch.model.worker import WorkerLoad
 from ds4watch.vocabulary.compile import ANYWHERE, Origin, plan_for
@@ -145,6 +145,8 @@ class Reader:
         plan = compiled.plan
         if not plan.own:
             self._forget_readings(results)
+            for place, result in zip(batch.places, results, strict=True):
+                extended[place] = replace(result, blind=_is_blind(plan, result.target))
             return
         width = plan.page_columns
         values = np.empty((len(results), width + len(plan.own)))
@@ -156,7 +158,14 @@ class Reader:
         for place, result, row in zip(batch.places, results, values, strict=True):
             target = result.target
             extended[place] = ScrapeResult(
-                target, result.at, compiled.schema_id, row, None, result.took_seconds, width
+                target,
+                result.at,
+                compiled.schema_id,
+                row,
+                None,
+                result.took_seconds,
+                width,
+                blind=_is_blind(plan, target),
             )
             self._last[target.name] = LastRow(target, plan, row)
 
@@ -246,6 +255,10 @@ def _origin(plan: PagePlan, target: Target) -> Origin:
     if not plan.local:
         return Origin(is_worker=is_worker)
     return Origin(target.name, urlsplit(target.url).hostname or target.name, is_worker)
+
+
+def _is_blind(plan: PagePlan, target: Target) -> bool:
+    return target.group == FLEET_GROUP and not plan.engine
 
 
 def _progress_of(plan: PagePlan, found: FloatArray) -> FloatArray:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ds4watch.engine.rulebook import Round
 from ds4watch.model.action import ActionPlan, Refusal
-from ds4watch.model.alert import AlertPhase, AlertState
+from ds4watch.model.alert import AlertPhase, AlertState, Transition
 from ds4watch.model.ports import UnixSeconds
+
+_MOST_TOLD = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +65,7 @@ def effect(watched: Watch, alerts: Sequence[AlertState], now: UnixSeconds) -> Ef
 
 def sentence(turn: Round, plans: Sequence[ActionPlan], refusals: Sequence[Refusal]) -> str:
     """Return what a tick changed in one sentence; empty if nothing."""
-    told = [
-        f"{dict(it.labels)['alertname']} ({dict(it.labels).get('severity', 'none')}) "
-        f"{it.old.value} → {it.new.value}: {it.reason}"
-        for it in turn.transitions
-    ]
+    told = _alerts_told(turn.transitions)
     told += [
         f"{'would' if plan.dry_run else 'will'} set {plan.target} to level "
         f"{plan.parameters['level']} ({plan.parameters['level_name']}): {plan.reason}"
@@ -74,3 +73,15 @@ def sentence(turn: Round, plans: Sequence[ActionPlan], refusals: Sequence[Refusa
     ]
     told += [f"refused: {it.reason.value}, {it.detail}" for it in refusals]
     return "; ".join(told)
+
+
+def _alerts_told(transitions: Sequence[Transition]) -> list[str]:
+    """Say what changed; what happened to many alerts of one name alike is said once."""
+    alike = Counter(
+        f"{dict(it.labels)['alertname']} ({dict(it.labels).get('severity', 'none')}) "
+        f"{it.old.value} → {it.new.value}: {it.reason}"
+        for it in transitions
+    )
+    told = [f"{count} times {text}" if count > 1 else text for text, count in alike.items()]
+    more = len(told) - _MOST_TOLD
+    return told if more <= 0 else [*told[:_MOST_TOLD], f"and {more} changes more (see the audit)"]

@@ -1,4 +1,4 @@
-"""What goes by the calendar: deleting old history, measuring the quantization error."""
+"""What goes by the calendar: folding and deleting history, measuring the quantization error."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from ds4watch.fleet.client import WorkerClient
 from ds4watch.history.rows import AuditEntry, AuditKind, QualityRun, Retention
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
-from ds4watch.model.errors import EdgeReason, WorkerError
+from ds4watch.model.errors import EdgeReason, StoreError, WorkerError
 from ds4watch.model.ports import Clock
 from ds4watch.model.worker import WorkerView
 from ds4watch.telemetry.metrics import ProcessMetrics
 
+_FOLD_SECONDS = 30
 _PRUNE_SECONDS = 600
 _PRUNE_STATE_SECONDS = 3600
 _LOOK_SECONDS = 5
@@ -31,9 +32,10 @@ _LOOK_SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """How often, and how long things are kept."""
+    """How often, and how long things are kept. rollups_seconds: by the length of a bucket."""
 
     retention_seconds: float
+    rollups_seconds: Mapping[int, float]
     state: Retention
     quality_interval_seconds: float
 
@@ -65,6 +67,7 @@ class Jobs:
         self._scheduler = AsyncIOScheduler(timezone="UTC")
 
     async def __aenter__(self) -> Self:
+        self._add("fold", self._recorded("fold", self.fold), seconds=_FOLD_SECONDS)
         self._add("prune", self._recorded("prune", self.prune), seconds=_PRUNE_SECONDS)
         self._add(
             "prune_state",
@@ -92,10 +95,28 @@ class Jobs:
         """Return a job whose every run is kept."""
         return partial(self._runs.run, name, work)
 
+    async def fold(self) -> str:
+        """Compress scrapes that are due, and roll them up. Raises StoreError if some could not be.
+
+        Those stay as they were, and are tried again.
+        """
+        report = await self._samples.fold(self._clock.now())
+        if report.failures:
+            raise StoreError("; ".join(report.failures[:3]), reason=EdgeReason.OTHER)
+        return (
+            f"{report.rows} scrapes to {report.chunks} chunks, {report.bytes_before} bytes to "
+            f"{report.bytes_after}; {report.settled} roll-ups joined"
+        )
+
     async def prune(self) -> str:
-        """Delete samples that are older than they are kept."""
-        gone = await self._samples.prune(self._clock.now() - self._settings.retention_seconds)
-        return f"{gone} scrapes deleted"
+        """Delete samples and roll-ups that are older than they are kept."""
+        now = self._clock.now()
+        gone = await self._samples.prune(now - self._settings.retention_seconds)
+        rollups = [
+            await self._samples.prune_rollups(bucket_seconds, now - kept_seconds)
+            for bucket_seconds, kept_seconds in self._settings.rollups_seconds.items()
+        ]
+        return f"{gone} scrapes and {sum(rollups)} roll-ups deleted"
 
     async def prune_state(self) -> str:
         """Delete what is over and older than it is kept."""

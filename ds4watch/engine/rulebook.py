@@ -11,16 +11,17 @@ from ds4watch.alerting.compiled import (
     compile_group,
     evaluate_exit,
     evaluate_rule,
-    names_read,
+    seconds_read,
 )
+from ds4watch.alerting.evaluation import Evaluation
 from ds4watch.alerting.machine import step
-from ds4watch.alerting.series import alert_samples, recorded_samples
-from ds4watch.history.live import LiveBuffer
+from ds4watch.alerting.series import AlertSeries, recorded
+from ds4watch.alerting.texts import RuleTexts
+from ds4watch.engine.round_storage import RoundStorage, RuleStorage
 from ds4watch.model.alert import (
     AlertPhase,
     AlertRule,
     AlertState,
-    Evaluation,
     RecordingRule,
     RuleGroup,
     Transition,
@@ -28,6 +29,7 @@ from ds4watch.model.alert import (
 from ds4watch.model.errors import QueryError
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import Sample, labels_of
+from ds4watch.promql.selection import longest_of
 
 log = logging.getLogger(__name__)
 
@@ -57,9 +59,10 @@ class _Group:
 class _Turn:
     """A round under way."""
 
-    live: LiveBuffer
+    live: RoundStorage
     now: UnixSeconds
     by_rule: Mapping[str, Mapping[str, AlertState]]
+    after: dict[str, Mapping[str, AlertState]] = field(default_factory=dict)
     alerts: list[AlertState] = field(default_factory=list)
     transitions: list[Transition] = field(default_factory=list)
 
@@ -78,25 +81,31 @@ class RuleBook:
             for rule in group.rules
             if isinstance(rule.rule, AlertRule)
         }
+        self._series = AlertSeries()
+        self._after: dict[str, Mapping[str, AlertState]] = {}
+        self._alerts: tuple[AlertState, ...] = ()
 
-    def names_read(self) -> frozenset[str]:
-        """Return the metric names that rules read; the live buffer has to keep these."""
-        found: set[str] = set()
+    def windows_read(self) -> Mapping[str, float]:
+        """Return how far back rules read each metric, in seconds; 0 is for its newest sample.
+
+        The live buffer has to keep these, and so long.
+        """
+        found: list[Mapping[str, float]] = []
         for group in self._groups:
             for rule in group.rules:
-                names = names_read(rule)
-                if names is None:
+                read = seconds_read(rule)
+                if read is None:
                     log.warning(
                         "rule %s selects series by no name: it sees ds4_*, up and what other "
                         "rules read, no more",
                         rule.rule.name,
                     )
-                found |= names or frozenset()
-        return frozenset(found)
+                found.append(read or {})
+        return longest_of(found)
 
-    def evaluate(self, live: LiveBuffer, alerts: Sequence[AlertState], now: UnixSeconds) -> Round:
+    def evaluate(self, live: RuleStorage, alerts: Sequence[AlertState], now: UnixSeconds) -> Round:
         """Evaluate what is due and step its alerts; the others stay as they are."""
-        turn = _Turn(live, now, _by_rule(alerts))
+        turn = _Turn(RoundStorage(live), now, self._by_rule(alerts))
         self._end_orphans(turn)
         for group in self._groups:
             if now >= group.due_at or group.due_at - now > group.interval_seconds:
@@ -104,8 +113,14 @@ class RuleBook:
                 self._evaluate_group(turn, group)
             else:
                 self._keep_group(turn, group)
-        live.write("alerts", alert_samples(turn.alerts), now)
-        return Round(tuple(turn.alerts), tuple(turn.transitions), self._failures())
+        series = self._series.of(turn.alerts)
+        live.write("alerts", series.labels, series.values, now)
+        self._after, self._alerts = turn.after, tuple(turn.alerts)
+        return Round(self._alerts, tuple(turn.transitions), self._failures())
+
+    def _by_rule(self, alerts: Sequence[AlertState]) -> Mapping[str, Mapping[str, AlertState]]:
+        # Fingerprints are digests: not to be made anew each second for what came from here.
+        return self._after if alerts is self._alerts else _by_rule(alerts)
 
     def _evaluate_group(self, turn: _Turn, group: _Group) -> None:
         for number, compiled in enumerate(group.rules):
@@ -118,8 +133,8 @@ class RuleBook:
 
     def _keep_group(self, turn: _Turn, group: _Group) -> None:
         for compiled in group.rules:
-            if isinstance(compiled.rule, AlertRule):
-                turn.alerts.extend(turn.by_rule.get(compiled.rule.id, {}).values())
+            if compiled.texts is not None:
+                _keep(turn, compiled.texts.rule_id, turn.by_rule.get(compiled.texts.rule_id, {}))
 
     def _end_orphans(self, turn: _Turn) -> None:
         """End alerts of rules that are no longer there."""
@@ -158,26 +173,35 @@ def _record(turn: _Turn, producer: str, rule: RecordingRule, evaluation: Evaluat
     if evaluation.error is not None:
         return evaluation.error
     try:
-        samples = recorded_samples(rule, evaluation)
+        series = recorded(rule, evaluation.vector)
     except QueryError as error:
         return str(error)
-    turn.live.write(producer, samples, turn.now)
+    turn.live.write(producer, series.labels, series.values, turn.now)
     return None
 
 
 def _step(
     turn: _Turn, compiled: CompiledRule, rule: AlertRule, evaluation: Evaluation
 ) -> str | None:
+    texts = compiled.texts or RuleTexts(rule)
+    states = turn.by_rule.get(texts.rule_id, {})
+    fires = any(state.phase is AlertPhase.FIRING for state in states.values())
     result = step(
         rule,
-        turn.by_rule.get(rule.id, {}),
+        states,
         evaluation,
         turn.now,
-        exit_evaluation=evaluate_exit(compiled, turn.live, turn.now),
+        exit_evaluation=evaluate_exit(compiled, turn.live, turn.now) if fires else None,
+        texts=texts,
     )
-    turn.alerts.extend(result.states.values())
+    _keep(turn, texts.rule_id, result.states)
     turn.transitions.extend(result.transitions)
     return result.error
+
+
+def _keep(turn: _Turn, rule_id: str, states: Mapping[str, AlertState]) -> None:
+    turn.after[rule_id] = states
+    turn.alerts.extend(states.values())
 
 
 def _by_rule(alerts: Iterable[AlertState]) -> dict[str, dict[str, AlertState]]:

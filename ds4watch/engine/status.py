@@ -137,7 +137,7 @@ class Status:
 
     def _worker(self, view: WorkerView, own: Sequence[Sample]) -> dict[str, Any]:
         up = [
-            value for labels, value in self._from.live.latest("up") if ("worker", view.id) in labels
+            value for labels, value in self._from.live.newest("up") if ("worker", view.id) in labels
         ]
         sight = self._known.sights.get(view.id)
         return view.as_json() | {

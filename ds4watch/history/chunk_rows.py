@@ -13,10 +13,9 @@ from sqlalchemy import Connection, Row, bindparam, delete, insert, select
 
 from ds4watch.history.chunk_codec import Scrapes, checksum, pack_chunk, unpack_chunk
 from ds4watch.history.frames import FailedScrape, Pick, RollupFrame, SchemaOf, StoredFrame
-from ds4watch.history.raw_rows import known, raw_rows, runs
 from ds4watch.history.rollup import Buckets, merge, pack_buckets, unpack_buckets
 from ds4watch.history.sample_models import chunks, rollups, scrapes
-from ds4watch.history.sample_rows import stored_targets
+from ds4watch.history.sample_rows import known, raw_rows, runs, stored_targets
 from ds4watch.model.scrape import Target
 from ds4watch.model.series import Schema
 

@@ -16,9 +16,9 @@ from sqlalchemy import Connection, func, select
 from ds4watch.history.chunk_rows import chunk_row, insert_folded, rollup_row
 from ds4watch.history.codec import SLOT_MS
 from ds4watch.history.frames import NO_SCHEMA, Pick, SchemaOf
-from ds4watch.history.raw_rows import RawRows, keyframes, known, raw_between, runs
 from ds4watch.history.rollup import last_values, summarise
 from ds4watch.history.sample_models import rollups, scrapes, targets
+from ds4watch.history.sample_rows import RawRows, keyframes, known, raw_between, runs
 from ds4watch.history.settle import MINUTE_SECONDS, whole_parts
 from ds4watch.history.sweep import live, mark
 from ds4watch.model.errors import EdgeReason, StoreError

@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
-from ds4watch.history.live_block import Block, IndexArray, merged_labels, names_of
-from ds4watch.history.matching import predicate
+from ds4watch.history.frames import StoredFrame
+from ds4watch.history.live_labels import name_of, without_name
+from ds4watch.history.live_past import Past, with_failures
+from ds4watch.history.live_plan import Place, Plan, Source, layout_of, make_plan, spaced
+from ds4watch.history.live_pool import FEWEST_SLOTS, Pool
+from ds4watch.history.live_select import ends_of, latest_of, windows_of
+from ds4watch.history.live_shelf import SCRAPE_SERIES, Keeping, Selection, Shelves
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.scrape import ScrapeResult, Target
-from ds4watch.model.series import NAME_LABEL, FloatArray, Labels, Sample, Schema, SeriesKey
-from ds4watch.promql.storage import Matcher, MatchOp, SeriesWindow
+from ds4watch.model.series import NAME_LABEL, FloatArray, Labels, Schema, SeriesKey
+from ds4watch.promql.columns import LabelColumn
+from ds4watch.promql.storage import Ends, Latest, Matcher, MatchOp, Windows
 
 _log = logging.getLogger(__name__)
 
-OWN_PREFIX = "ds4_"
-SCRAPE_SERIES = ("up", "scrape_duration_seconds", "scrape_samples_scraped")
-"""Written for each target by ourselves, scrape failed or not; the first lines of its block."""
 DEFAULT_BUDGET_BYTES = 256 << 20
-_CACHED_SELECTORS = 1024
-_FEWEST_COLUMNS = 8
+_OWN_KEYS = tuple(SeriesKey(name) for name in SCRAPE_SERIES)
+_HERE = "ds4watch"
+"""The group of series made here."""
+_KEPT_PLANS = 256
 _END_OF_TIME: UnixSeconds = float(2**40)
-
-NO_LINES: IndexArray = np.empty(0, dtype=np.intp)
-NO_VALUES: FloatArray = np.empty(0, dtype=np.float64)
+_FULL_SLACK_SECONDS = 60.0
+"""A window that begins so much before what is kept in full is read from the coarse pools."""
 
 SchemaOf = Callable[[int], Schema]
 
@@ -36,256 +40,301 @@ SchemaOf = Callable[[int], Schema]
 class ScrapeHistory(Protocol):
     """Where the past comes from at a start."""
 
-    def schema(self, schema_id: int) -> Schema:
-        """Return a schema by its number."""
-        ...
-
     async def targets(self) -> list[str]:
         """Return the names of all targets."""
         ...
 
-    async def read(
-        self, target: str, start_at: UnixSeconds, end_at: UnixSeconds
-    ) -> list[ScrapeResult]:
-        """Return scrapes of a target, oldest first."""
+    async def frames(
+        self,
+        target: str,
+        start_at: UnixSeconds,
+        end_at: UnixSeconds,
+        *,
+        keep: Callable[[SeriesKey], bool] | None = None,
+    ) -> list[StoredFrame]:
+        """Return scrapes of a target, the series that `keep` wants, oldest first."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Which values of a schema are kept (`picked`), and on which lines of the block."""
+@dataclass(slots=True, eq=False)
+class _Watched:
+    """A target: the source of its page, and that of what we say about the scrape itself."""
 
-    picked: IndexArray
-    lines: IndexArray
-
-
-@dataclass(slots=True)
-class _Source:
-    """A block and what it is the block of; `target` is None for series made here."""
-
-    block: Block
-    target: Target | None = None
-    columns: dict[int, _Columns] = field(default_factory=dict)
-    by_name: dict[str, list[int]] = field(default_factory=dict)
+    target: Target
+    page: Source
+    own: Source
 
 
 class LiveBuffer:
-    """The last `window_seconds` of the selected series, of `ds4_*` and of `up`.
+    """The recent past of the series that rules read, of `ds4_*` and of `up`.
 
-    Implements promql.storage.Storage. For one thread. Over `budget_bytes` the blocks over their
-    fair share lose their oldest samples, counted in `dropped_columns`. Samples that are not newer
-    than their target's newest are dropped and counted in `out_of_order`.
+    Implements promql.storage.Storage. For one thread. windows: seconds that rules look back, by
+    metric name; of other `ds4_*` only the newest samples are kept. interval_of: seconds between
+    scrapes, by target group. Over `budget_bytes` the largest pool is cut in half; what is lost is
+    counted in `dropped_columns`. Samples that are not newer than their target's newest are
+    dropped and counted in `out_of_order`.
     """
 
     def __init__(
         self,
         *,
         window_seconds: float,
+        windows: Mapping[str, float] | None = None,
+        interval_of: Mapping[str, float] | None = None,
         budget_bytes: int = DEFAULT_BUDGET_BYTES,
-        names: Collection[str] = (),
     ) -> None:
         self.dropped_columns = 0
         self.out_of_order = 0
-        self._window_seconds = window_seconds
+        self._full_seconds = window_seconds
+        self._keeping = Keeping(windows or {}, window_seconds)
         self._budget_bytes = budget_bytes
-        self._names = frozenset(names)
-        self._sources: dict[str, _Source] = {}
-        self._retired: list[_Source] = []
-        self._producers: dict[str, _Source] = {}
-        self._selected: dict[tuple[Matcher, ...], list[tuple[_Source, list[int]]]] = {}
+        self._interval_of = interval_of or {}
+        self._shelves = Shelves(self._interval_of)
+        self._watched: dict[str, _Watched] = {}
+        self._producers: dict[str, tuple[Source, LabelColumn]] = {}
+        self._plans: dict[Hashable, Plan] = {}
+        self._layouts: dict[Hashable, tuple[Place, ...]] = {}
+        self._newest_at: UnixSeconds = -math.inf
+        self._retired: list[Source] = []
+        self._moves_seen = 0
 
     @property
     def size_bytes(self) -> int:
         """Memory of the samples held."""
-        return sum(source.block.size_bytes for source in self._all())
+        return self._shelves.size_bytes
 
     def append(self, results: Sequence[ScrapeResult], schema_of: SchemaOf) -> None:
         """Take in scrapes, failed ones included."""
+        waves: dict[tuple[str, int], list[tuple[_Watched, ScrapeResult]]] = {}
         for result in results:
-            source = self._source(result)
-            if result.at <= source.block.newest_at:
+            watched = self._watch(result.target, result.at)
+            if result.at <= watched.page.newest_at:
                 self.out_of_order += 1
+                continue
+            watched.page.newest_at = watched.own.newest_at = result.at
+            self._newest_at = max(self._newest_at, result.at)
+            if result.blind:
+                self._blind(watched, result)
             elif result.failure is None:
-                self._append_good(source, result, schema_of)
+                key = (watched.page.group, result.schema_id)
+                waves.setdefault(key, []).append((watched, result))
             else:
-                self._append_failed(source, result)
-        if results:
-            self._tidy(max(result.at for result in results))
+                self._fail(watched, result.at, result.took_seconds)
+        for (group, schema_id), wave in waves.items():
+            self._append_good(group, schema_id, wave, schema_of)
+        self._keep_budget()
 
     def remove_target(self, name: str, at: UnixSeconds) -> None:
         """End every series of a target that was removed on purpose."""
-        source = self._sources.pop(name, None)
-        if source is not None:
-            self._retire(source, at)
+        watched = self._watched.pop(name, None)
+        if watched is not None:
+            self._end(watched, at)
 
-    def write(self, producer: str, samples: Sequence[Sample], at: UnixSeconds) -> None:
-        """Take in series made here. Those of `producer`'s last write that are missing go stale."""
-        source = self._producers.get(producer)
-        if source is None:
-            source = self._producers[producer] = _Source(Block(self._window_seconds))
-        block = source.block
-        if at <= block.newest_at:
+    def write(
+        self, producer: str, labels: LabelColumn, values: FloatArray, at: UnixSeconds
+    ) -> None:
+        """Take in series made here. Those of `producer`'s last write that are missing go stale.
+
+        labels: with `__name__`; writing the same column again costs no work on labels.
+        """
+        source, column = self._producers.get(producer) or (Source(_HERE), None)
+        if at <= source.newest_at:
             self.out_of_order += 1
             return
-        labels = [merged_labels(sample.name, sample.labels, ()) for sample in samples]
-        lines = self._lines(source, labels)
-        values = np.array([sample.value for sample in samples], dtype=np.float64)
-        block.append(at, lines, values)
-        self._tidy(at)
+        source.newest_at = at
+        self._newest_at = max(self._newest_at, at)
+        key = ("producer", producer)
+        if column is not labels:
+            self._layouts[key] = self._layout_of_labels(labels)
+            source.placed.pop(key, None)
+            self._plans.pop(key, None)
+            self._producers[producer] = (source, labels)
+        self._put(key, [source], np.array([at], dtype=np.float64), values[None, :])
+        self._keep_budget()
 
-    def select(
-        self, matchers: Sequence[Matcher], start: UnixSeconds, end: UnixSeconds
-    ) -> list[SeriesWindow]:
-        """Return the matching series' samples in the left-open window (start, end]."""
-        found: list[SeriesWindow] = []
-        for source, lines in self._matching(tuple(matchers)):
-            block = source.block
-            low, high = block.window(start, end)
-            for line in lines:
-                # What we write about a scrape is complete whether the scrape failed or not.
-                failed = block.failed and line >= len(SCRAPE_SERIES)
-                times, values = block.samples(line, low, high)
-                if len(times) or (failed and block.expected[line]):
-                    found.append(SeriesWindow(block.labels[line], times, values, failed))
-        return found
+    def latest(self, matchers: Sequence[Matcher], start: UnixSeconds, end: UnixSeconds) -> Latest:
+        """Return the newest sample of each matching series in (start, end]."""
+        return latest_of(self._select(matchers, start), start, end)
 
-    def latest(self, name: str) -> list[tuple[Labels, float]]:
+    def ends(self, matchers: Sequence[Matcher], start: UnixSeconds, end: UnixSeconds) -> Ends:
+        """Return the ends of each matching series in (start, end]."""
+        return ends_of(self._select(matchers, start), start, end)
+
+    def windows(self, matchers: Sequence[Matcher], start: UnixSeconds, end: UnixSeconds) -> Windows:
+        """Return all samples of each matching series in (start, end]."""
+        return windows_of(self._select(matchers, start), start, end)
+
+    def newest(self, name: str) -> list[tuple[Labels, float]]:
         """Return the live values of a metric, with labels that leave its name out."""
-        return [
-            (_without_name(source.block.labels[line]), source.block.newest(line))
-            for source in self._all()
-            for line in source.by_name.get(name, ())
-            if source.block.present[line]
-        ]
+        found = self.latest([Matcher(NAME_LABEL, MatchOp.EQUAL, name)], -math.inf, math.inf)
+        pairs = zip(found.labels, found.values.tolist(), strict=True)
+        return [(without_name(labels), value) for labels, value in pairs]
 
     async def reload(self, store: ScrapeHistory, since: UnixSeconds) -> None:
         """Fill an empty buffer from the store."""
         for name in await store.targets():
-            self.append(await store.read(name, since, _END_OF_TIME), store.schema)
+            self.fill(await store.frames(name, since, _END_OF_TIME, keep=self._keeping.keeps))
 
-    def _append_good(self, source: _Source, result: ScrapeResult, schema_of: SchemaOf) -> None:
-        columns = source.columns.get(result.schema_id)
-        if columns is None:
-            columns = self._columns(source, result.target, schema_of(result.schema_id))
-        scraped = len(result.values) if result.page_samples is None else result.page_samples
-        own = (1.0, result.took_seconds, float(scraped))
-        values = np.concatenate([own, result.values[columns.picked]])
-        block = source.block
-        block.append(result.at, columns.lines, values)
-        block.failed, block.expected = False, block.present.copy()
+    def fill(self, frames: Iterable[StoredFrame]) -> None:
+        """Take in what the store has of a target that nothing was taken in of, oldest first."""
+        for frame in frames:
+            self._fill(frame)
+        self._keep_budget()
 
-    def _append_failed(self, source: _Source, result: ScrapeResult) -> None:
-        own = np.array((0.0, result.took_seconds, 0.0))
-        source.block.append(result.at, np.arange(len(SCRAPE_SERIES)), own)
-        source.block.failed = True
+    def _fill(self, frame: StoredFrame) -> None:
+        failed = [one for one in frame.failures if one.at > frame.times.max(initial=-math.inf)]
+        watched = self._watch(self._with_group(frame.target), frame.first_at)
+        if len(frame.times):
+            page, own = with_failures(frame)
+            group = watched.page.group
+            series = [frame.schema.series[column] for column in frame.columns.tolist()]
+            key = ("fill", frame.schema.id)
+            self._layouts[key] = self._layout_of_page(series, group)
+            self._fill_source(watched.page, key, page)
+            del self._layouts[key], self._plans[key], watched.page.placed[key]
+            self._own_layout(group)
+            self._fill_source(watched.own, ("own", group), own)
+            watched.page.newest_at = float(page.times[-1])
+        for one in failed:
+            self._fail(watched, one.at, one.took_seconds)
+            watched.page.newest_at = one.at
+        watched.own.newest_at = watched.page.newest_at
+        self._newest_at = max(self._newest_at, watched.page.newest_at)
 
-    def _source(self, result: ScrapeResult) -> _Source:
-        target = result.target
-        source = self._sources.get(target.name)
-        if source is not None and source.target is not None:
-            if source.target.labels == target.labels:
-                return source
-            self._retire(source, result.at)
-        source = self._sources[target.name] = _Source(Block(self._window_seconds), target)
-        labels = [merged_labels(name, (), target.labels) for name in SCRAPE_SERIES]
-        self._lines(source, labels)
-        return source
+    def _with_group(self, target: Target) -> Target:
+        """Return a stored target with the group it is most likely in: that of its job."""
+        job = dict(target.labels).get("job", "")
+        return replace(target, group=job) if job in self._interval_of else target
 
-    def _columns(self, source: _Source, target: Target, schema: Schema) -> _Columns:
-        picked = [index for index, key in enumerate(schema.series) if self._is_kept(key)]
-        labels = [merged_labels(name, (), target.labels) for name in SCRAPE_SERIES]
-        labels += [
-            merged_labels(key.name, key.labels, target.labels)
-            for key in (schema.series[index] for index in picked)
-        ]
-        lines = self._lines(source, labels)
-        columns = _Columns(np.array(picked, dtype=np.intp), lines)
-        source.columns[schema.id] = columns
-        return columns
+    def _fill_source(self, source: Source, key: Hashable, past: Past) -> None:
+        for part in self._plan(key, [source]).parts:
+            rows = part.rows[: len(part.picked)]
+            kept = spaced(past.times, part.step_seconds)
+            cells = past.values[kept][:, part.picked].T
+            part.pool.fill(int(part.sources[0]), past.times[kept], rows, cells)
 
-    def _is_kept(self, key: SeriesKey) -> bool:
-        # A page's own `up` would take the line of ours.
-        if key.name in SCRAPE_SERIES:
-            return False
-        return key.name.startswith(OWN_PREFIX) or key.name in self._names
+    def _watch(self, target: Target, at: UnixSeconds) -> _Watched:
+        watched = self._watched.get(target.name)
+        if watched is not None:
+            if watched.target is target:
+                return watched
+            if watched.target.labels == target.labels:
+                watched.target = target
+                return watched
+            self._end(watched, at)
+        page, own = Source(target.group, target.labels), Source(target.group, target.labels)
+        watched = self._watched[target.name] = _Watched(target, page, own)
+        return watched
 
-    def _lines(self, source: _Source, labels: Sequence[Labels]) -> IndexArray:
-        if source.block.knows(labels):
-            return source.block.lines(labels)
-        source.block.compact()
-        source.columns.clear()
-        lines = source.block.lines(labels)
-        source.by_name = names_of(source.block.labels)
-        self._selected.clear()
-        return lines
+    def _append_good(
+        self,
+        group: str,
+        schema_id: int,
+        wave: Sequence[tuple[_Watched, ScrapeResult]],
+        schema_of: SchemaOf,
+    ) -> None:
+        results = [result for _, result in wave]
+        at = np.array([result.at for result in results], dtype=np.float64)
+        key = (group, schema_id)
+        if key not in self._layouts:
+            self._layouts[key] = self._layout_of_page(schema_of(schema_id).series, group)
+        values = np.stack([result.values for result in results])
+        self._put(key, [watched.page for watched, _ in wave], at, values)
+        own = np.array([(1.0, it.took_seconds, float(_scraped(it))) for it in results])
+        self._put_own(group, [watched.own for watched, _ in wave], at, own)
 
-    def _retire(self, source: _Source, at: UnixSeconds) -> None:
-        block = source.block
-        at = max(at, math.nextafter(block.newest_at, math.inf))
-        block.append(at, NO_LINES, NO_VALUES)
-        block.failed = False
-        self._retired.append(source)
-        self._selected.clear()
+    def _blind(self, watched: _Watched, result: ScrapeResult) -> None:
+        """Take a page that says nothing of the engine for a failed one, but for `up`."""
+        for shelf, number in watched.page.numbers.items():
+            self._shelves.pool(shelf).fail(number, result.at)
+        own = np.array([(1.0, result.took_seconds, float(_scraped(result)))])
+        at = np.array([result.at], dtype=np.float64)
+        self._put_own(watched.own.group, [watched.own], at, own)
 
-    def _matching(self, matchers: tuple[Matcher, ...]) -> list[tuple[_Source, list[int]]]:
-        known = self._selected.get(matchers)
-        if known is None:
-            if len(self._selected) >= _CACHED_SELECTORS:
-                self._selected.clear()
-            known = self._selected[matchers] = list(self._match(matchers))
-        return known
+    def _fail(self, watched: _Watched, at: UnixSeconds, took_seconds: float) -> None:
+        for shelf, number in watched.page.numbers.items():
+            self._shelves.pool(shelf).fail(number, at)
+        own = np.array([(0.0, took_seconds, 0.0)])
+        self._put_own(watched.own.group, [watched.own], np.array([at], dtype=np.float64), own)
 
-    def _match(self, matchers: tuple[Matcher, ...]) -> Iterator[tuple[_Source, list[int]]]:
-        matches = predicate(matchers)
-        name = next(
-            (one.value for one in matchers if one.name == NAME_LABEL and one.op is MatchOp.EQUAL),
-            None,
-        )
-        for source in self._all():
-            labels = source.block.labels
-            lines = range(len(labels)) if name is None else source.by_name.get(name, ())
-            found = [line for line in lines if matches(dict(labels[line]))]
-            if found:
-                yield source, found
+    def _end(self, watched: _Watched, at: UnixSeconds) -> None:
+        at = max(at, math.nextafter(watched.page.newest_at, math.inf))
+        for source in (watched.page, watched.own):
+            for shelf, number in source.numbers.items():
+                self._shelves.pool(shelf).end(number, at)
+            self._retired.append(source)
 
-    def _all(self) -> Iterator[_Source]:
-        yield from self._sources.values()
-        yield from self._retired
-        yield from self._producers.values()
+    def _put_own(
+        self, group: str, sources: list[Source], at: FloatArray, values: FloatArray
+    ) -> None:
+        self._own_layout(group)
+        self._put(("own", group), sources, at, values)
 
-    def _tidy(self, at: UnixSeconds) -> None:
-        oldest_at = at - self._window_seconds
-        if any(source.block.newest_at < oldest_at for source in self._all()):
-            self._sources = _younger(self._sources, oldest_at)
-            self._producers = _younger(self._producers, oldest_at)
-            self._retired = [one for one in self._retired if one.block.newest_at >= oldest_at]
-            self._selected.clear()
-        size_bytes = self.size_bytes
-        if size_bytes > self._budget_bytes:
-            self._fit(size_bytes)
+    def _own_layout(self, group: str) -> None:
+        key = ("own", group)
+        if key not in self._layouts:
+            shelves = [(it, self._keeping.shelves_of(it.name, group)) for it in _OWN_KEYS]
+            self._layouts[key] = layout_of(shelves)
 
-    def _fit(self, size_bytes: int) -> None:
-        """Cut the blocks that are over their fair share of the budget."""
-        blocks = [source.block for source in self._all()]
-        share_bytes = self._budget_bytes // len(blocks)
-        dropped = 0
-        for block in blocks:
-            if block.size_bytes > share_bytes:
-                columns = share_bytes // (8 * (len(block.labels) + 1))
-                dropped += block.shrink(max(_FEWEST_COLUMNS, columns))
-        if dropped and not self.dropped_columns:
+    def _put(
+        self, key: Hashable, sources: list[Source], at: FloatArray, values: FloatArray
+    ) -> None:
+        for part in self._plan(key, sources).parts:
+            batch = part.batch(at, values)
+            if len(batch.sources):
+                self._make_room(part.pool, part.pool.overwrites(batch))
+                part.pool.put(batch)
+
+    def _plan(self, key: Hashable, sources: list[Source]) -> Plan:
+        plan = self._plans.get(key)
+        if plan is None or not plan.holds(sources, self._shelves.moves):
+            if len(self._plans) >= _KEPT_PLANS:
+                self._plans.clear()
+            plan = make_plan(self._shelves, sources, self._layouts[key], key, self._newest_at)
+            self._plans[key] = plan
+        return plan
+
+    def _layout_of_page(self, series: Sequence[SeriesKey], group: str) -> tuple[Place, ...]:
+        return layout_of([(key, self._keeping.shelves(key, group)) for key in series])
+
+    def _layout_of_labels(self, labels: Iterable[Labels]) -> tuple[Place, ...]:
+        keys = [SeriesKey(name_of(one), without_name(one)) for one in labels]
+        return layout_of([(key, self._keeping.shelves_of(key.name, _HERE)) for key in keys])
+
+    def _select(self, matchers: Sequence[Matcher], start: UnixSeconds) -> Selection:
+        coarse = start < self._newest_at - self._full_seconds - _FULL_SLACK_SECONDS
+        return self._shelves.select(tuple(matchers), coarse=coarse)
+
+    def _make_room(self, pool: Pool, overwritten: int) -> None:
+        """Lengthen a pool that is too short for its targets' pace; where memory is out, say so."""
+        if not overwritten:
+            return
+        if self.size_bytes + pool.size_bytes <= self._budget_bytes:
+            pool.resize(2 * pool.slots)
+        else:
+            self._note_dropped(overwritten)
+
+    def _keep_budget(self) -> None:
+        if self._moves_seen != self._shelves.moves:
+            self._moves_seen = self._shelves.moves
+            self._retired = [one for one in self._retired if not self._shelves.let_go(one.numbers)]
+        while self.size_bytes > self._budget_bytes:
+            pool = max(self._shelves.pools(), key=lambda one: one.size_bytes)
+            if pool.slots <= FEWEST_SLOTS:
+                return
+            before = pool.slots
+            pool.resize(before // 2)
+            self._note_dropped(before - pool.slots)
+
+    def _note_dropped(self, columns: int) -> None:
+        if not self.dropped_columns:
             _log.warning(
-                "samples in memory take %s of %s bytes: rules see less than %s s from here on",
-                size_bytes,
+                "samples in memory would take over %s bytes: rules see less than %s s from here on",
                 self._budget_bytes,
-                self._window_seconds,
+                self._full_seconds,
             )
-        self.dropped_columns += dropped
+        self.dropped_columns += columns
 
 
-def _younger(sources: Mapping[str, _Source], oldest_at: UnixSeconds) -> dict[str, _Source]:
-    return {name: source for name, source in sources.items() if source.block.newest_at >= oldest_at}
-
-
-def _without_name(labels: Labels) -> Labels:
-    return tuple(pair for pair in labels if pair[0] != NAME_LABEL)
+def _scraped(result: ScrapeResult) -> int:
+    return len(result.values) if result.page_samples is None else result.page_samples

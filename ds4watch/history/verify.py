@@ -11,9 +11,8 @@ from sqlalchemy import Connection, Row, Table, func, select
 from ds4watch.history.chunk_rows import Reading, unpacked_chunk, unpacked_rollup, whole
 from ds4watch.history.database import Database
 from ds4watch.history.frames import Pick, SchemaOf
-from ds4watch.history.raw_rows import known, raw_between, runs
 from ds4watch.history.sample_models import chunks, rollups, scrapes, targets
-from ds4watch.history.sample_rows import stored_targets
+from ds4watch.history.sample_rows import known, raw_between, runs, stored_targets
 from ds4watch.model.ports import UnixSeconds
 
 Progress = Callable[[int, int], None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ds4watch.model.ports import UnixSeconds
-from ds4watch.model.series import Labels, Sample
+from ds4watch.model.series import Labels
 
 
 class Tier(StrEnum):
@@ -87,22 +87,6 @@ class RuleGroup:
     file: str
     interval_seconds: float
     rules: tuple[AlertRule | RecordingRule, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """What a rule's expression gave at one instant.
-
-    error: the expression could not be evaluated; changes no state.
-    incomplete: a selector touched a target whose last scrape failed; may start or continue an
-        alert, never end one.
-    no_data: nothing that the expression selects has a live sample.
-    """
-
-    samples: tuple[Sample, ...] = ()
-    error: str | None = None
-    incomplete: bool = False
-    no_data: bool = False
 
 
 @dataclass(frozen=True, slots=True)

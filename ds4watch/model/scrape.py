@@ -48,3 +48,6 @@ class ScrapeResult:
     took_seconds: float = 0.0
     page_samples: int | None = None
     """Samples on the page itself, where signals derived from it stand behind them."""
+    blind: bool = False
+    """A page of a worker that has nothing of its engine: it is up, and says as little as a failed
+    scrape of what was known of it."""

@@ -179,4 +179,6 @@ def value_type(expr: Expr) -> ValueType:
     return ValueType.VECTOR
 
 
-SCALAR_FUNCTIONS = frozenset({"time", "scalar", "pi"})
+SCALAR_FUNCTIONS = frozenset(
+    {"time", "scalar", "pi", "start", "end", "step", "range", "min_of", "max_of"}
+)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import calendar
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias
 
 import numpy as np
 
+from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import FloatArray
+from ds4watch.promql.vectors import EMPTY, Vector, drop_names, one
 
 Elementwise: TypeAlias = Callable[..., FloatArray]
 """(values, *scalars) -> values of the same shape."""
@@ -80,3 +82,13 @@ ELEMENTWISE: dict[str, Elementwise] = CALENDAR | {
     "clamp_min": np.maximum,
     "clamp_max": np.minimum,
 }
+
+
+def elementwise(name: str, args: Sequence[object], at: UnixSeconds) -> Vector:
+    """Return what a function makes of each element; without arguments, of the instant."""
+    vector = args[0] if args else one(at)
+    assert isinstance(vector, Vector)
+    if name == "clamp" and float(args[1]) > float(args[2]):  # type: ignore[arg-type]
+        return EMPTY
+    values = ELEMENTWISE[name](vector.values, *args[1:])
+    return drop_names(Vector(vector.labels, values))

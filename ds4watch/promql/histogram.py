@@ -3,38 +3,124 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ds4watch.model.errors import QueryError
 from ds4watch.model.series import FloatArray, Labels
-from ds4watch.promql.vectors import Vector, leave, vector_of, without_name
+from ds4watch.promql.columns import BoolArray, IndexArray, LabelColumn
+from ds4watch.promql.numbers import plain
+from ds4watch.promql.relabel import check_label_name
+from ds4watch.promql.vectors import Vector, leaving, with_label, without_name
 
 LE = "le"
 SMALL_DELTA = 1e-12
 """Relative difference of neighbouring counts that is float noise, not a broken histogram."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Histograms:
+    """Which elements of a label column are buckets of which histogram, one to a row.
+
+    bounds: (histograms, most buckets), ascending, a shorter row filled up with +Inf.
+    sizes: buckets of each. elements, cells: where in a column, where in the flattened table.
+    """
+
+    labels: LabelColumn
+    bounds: FloatArray
+    sizes: IndexArray
+    elements: IndexArray
+    cells: IndexArray
+
+    @property
+    def complete(self) -> BoolArray:
+        """Whether the last bucket of each is +Inf."""
+        complete: BoolArray = self.bounds[np.arange(len(self.sizes)), self.sizes - 1] == math.inf
+        return complete
+
+    def counts(self, values: FloatArray) -> FloatArray:
+        """Return the counts of all buckets; equal bounds add up, a row is filled with its last."""
+        shape = self.bounds.shape
+        counts: FloatArray = np.zeros(shape)
+        np.add.at(counts.reshape(-1), self.cells, values[self.elements])
+        if bool((self.sizes == shape[1]).all()):
+            return counts
+        last = counts[np.arange(shape[0]), self.sizes - 1]
+        behind = np.arange(shape[1]) >= self.sizes[:, np.newaxis]
+        return np.where(behind, last[:, np.newaxis], counts)
+
+
 def histogram_quantile(q: float, vector: Vector) -> Vector:
     """Return the `q`-quantile of each histogram in `vector`, interpolated within its bucket."""
-    return _of_each(vector, lambda buckets: _bucket_quantile(q, buckets))
+    histograms = _histograms(vector.labels)
+    return Vector(histograms.labels, _quantile(q, histograms, vector.values))
+
+
+def histogram_quantiles(vector: Vector, label: str, *quantiles: float) -> Vector:
+    """Return several quantiles of each histogram, told apart by `label`."""
+    check_label_name(label)
+    histograms = _histograms(vector.labels)
+    texts = [_quantile_text(q) for q in quantiles]
+
+    def make(sets: tuple[Labels, ...]) -> LabelColumn:
+        if any(name == label for labels in sets for name, _ in labels):
+            raise QueryError(f"label {label!r} is there already")
+        return LabelColumn(
+            tuple([with_label(labels, label, text) for text in texts for labels in sets])
+        )
+
+    labels = histograms.labels.derived(("quantiles", label, *texts), make)
+    found = [_quantile(q, histograms, vector.values) for q in quantiles]
+    return Vector(labels, np.concatenate(found))
 
 
 def histogram_fraction(low: float, high: float, vector: Vector) -> Vector:
     """Return the share of each histogram's observations between `low` and `high`."""
-    return _of_each(vector, lambda buckets: _bucket_fraction(low, high, buckets))
+    histograms = _histograms(vector.labels)
+    counts = histograms.counts(vector.values)
+    rows = zip(histograms.bounds, counts, histograms.sizes.tolist(), strict=True)
+    found = [_fraction(low, high, bounds[:size], row[:size]) for bounds, row, size in rows]
+    return Vector(histograms.labels, np.array(found, dtype=np.float64))
 
 
-def _of_each(vector: Vector, measure: Callable[[dict[float, float]], float]) -> Vector:
-    histograms: dict[Labels, dict[float, float]] = defaultdict(dict)
-    for labels, count in zip(vector.labels, vector.values, strict=True):
+def _quantile_text(q: float) -> str:
+    """Format as in `le` labels: at least one digit behind the point."""
+    return repr(float(q)) if math.isfinite(q) else plain(q)
+
+
+def _histograms(column: LabelColumn) -> _Histograms:
+    return column.derived("histograms", _group)
+
+
+def _group(sets: tuple[Labels, ...]) -> _Histograms:
+    rest = leaving((LE,))
+    buckets: dict[Labels, dict[float, list[int]]] = {}
+    for element, labels in enumerate(sets):
         bound = _bound(dict(labels).get(LE, ""))
         if bound is not None:
-            buckets = histograms[leave(labels, (LE,))]
-            buckets[bound] = buckets.get(bound, 0.0) + float(count)
-    measured = [measure(buckets) for buckets in histograms.values()]
-    return vector_of([without_name(labels) for labels in histograms], measured)
+            buckets.setdefault(rest(labels), {}).setdefault(bound, []).append(element)
+    width = max((len(one) for one in buckets.values()), default=0)
+    bounds = np.full((len(buckets), width), math.inf)
+    elements: list[int] = []
+    cells: list[int] = []
+    for row, one in enumerate(buckets.values()):
+        for place, bound in enumerate(sorted(one)):
+            bounds[row, place] = bound
+            elements += one[bound]
+            cells += [row * width + place] * len(one[bound])
+    return _Histograms(
+        labels=LabelColumn(tuple([without_name(labels) for labels in buckets])),
+        bounds=bounds,
+        sizes=_indices([len(one) for one in buckets.values()]),
+        elements=_indices(elements),
+        cells=_indices(cells),
+    )
+
+
+def _indices(numbers: list[int]) -> NDArray[np.intp]:
+    return np.array(numbers, dtype=np.intp)
 
 
 def _bound(text: str) -> float | None:
@@ -44,36 +130,30 @@ def _bound(text: str) -> float | None:
         return None
 
 
-def _bucket_quantile(q: float, buckets: dict[float, float]) -> float:
+def _quantile(q: float, histograms: _Histograms, values: FloatArray) -> FloatArray:
     """Prometheus' bucketQuantile: NaN without a +Inf bucket, a second one, or an observation."""
-    if math.isnan(q):
-        return math.nan
+    rows = np.arange(len(histograms.sizes))
+    if math.isnan(q) or not len(rows):
+        return np.full(len(rows), math.nan)
     if q < 0 or q > 1:
-        return math.copysign(math.inf, q)
-    bounds = np.array(sorted(buckets))
-    if len(bounds) < 2 or bounds[-1] != math.inf:
-        return math.nan
-    counts = _monotonic(np.array([buckets[bound] for bound in bounds]))
-    if counts[-1] == 0 or math.isnan(counts[-1]):
-        return math.nan
-    return _interpolate(q * float(counts[-1]), bounds, counts)
+        return np.full(len(rows), math.copysign(math.inf, q))
+    bounds, last = histograms.bounds, histograms.sizes - 1
+    counts = _monotonic(histograms.counts(values))
+    total = counts[:, -1]
+    ranks = q * total
+    places = np.minimum((~(counts >= ranks[:, np.newaxis])).sum(axis=1), last)
+    upper, count = bounds[rows, places], counts[rows, places]
+    lower = np.where(places > 0, bounds[rows, places - 1], 0.0)
+    below = np.where(places > 0, counts[rows, places - 1], 0.0)
+    found = lower + (upper - lower) * ((ranks - below) / (count - below))
+    found = np.where((places == 0) & (upper <= 0), upper, found)
+    found = np.where(places == last, bounds[rows, last - 1], found)
+    told = histograms.complete & (last > 0) & (total != 0) & ~np.isnan(total)
+    return np.where(told, found, math.nan)
 
 
-def _interpolate(rank: float, bounds: FloatArray, counts: FloatArray) -> float:
-    position = int(np.searchsorted(counts[:-1], rank, side="left"))
-    if position == len(bounds) - 1:
-        return float(bounds[-2])
-    upper = float(bounds[position])
-    if position == 0:
-        return upper if upper <= 0 else upper * (rank / float(counts[0]))
-    lower, below = float(bounds[position - 1]), float(counts[position - 1])
-    return lower + (upper - lower) * ((rank - below) / float(counts[position] - below))
-
-
-def _bucket_fraction(low: float, high: float, buckets: dict[float, float]) -> float:
+def _fraction(low: float, high: float, bounds: FloatArray, counts: FloatArray) -> float:
     """Prometheus' BucketFraction: buckets without a finite width add nothing in part."""
-    bounds = np.array(sorted(buckets))
-    counts = np.array([buckets[bound] for bound in bounds])
     if bounds[-1] != math.inf or counts[-1] == 0 or math.isnan(low) or math.isnan(high):
         return math.nan
     if low >= high:
@@ -101,10 +181,9 @@ def _rank_at(value: float, bounds: FloatArray, counts: FloatArray) -> float:
 
 def _monotonic(counts: FloatArray) -> FloatArray:
     """Return counts that never fall; tiny rises, which are float noise, are levelled too."""
-    highest = float(counts[0])
-    result = [highest]
-    for count in counts[1:]:
-        tiny = abs(count - highest) <= SMALL_DELTA * (abs(count) + abs(highest))
-        highest = highest if tiny or count < highest else float(count)
-        result.append(highest)
-    return np.array(result)
+    result = counts.copy()
+    for place in range(1, counts.shape[1]):
+        highest, count = result[:, place - 1], counts[:, place]
+        tiny = np.abs(count - highest) <= SMALL_DELTA * (np.abs(count) + np.abs(highest))
+        result[:, place] = np.where(tiny | (count < highest), highest, count)
+    return result

@@ -1,141 +1,235 @@
-"""Functions of one series' samples in a window: rates, regressions, `…_over_time`."""
+"""Functions of all samples in a window: regressions, `…_over_time`. A row is a series.
+
+Behind a row's `counts` samples its values are NaN; comparisons with them are false.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
+from ds4watch.model.errors import QueryError
 from ds4watch.model.series import FloatArray
-from ds4watch.promql.numbers import exact_mean, exact_sum, quantile, variance
-from ds4watch.promql.vectors import Window
+from ds4watch.promql.columns import BoolArray
+from ds4watch.promql.numbers import exact_mean, quantiles, row_sums
+from ds4watch.promql.rates import OF_ENDS, ends_of, ends_where
+from ds4watch.promql.storage import Windows
+from ds4watch.promql.vectors import EMPTY, RangeVector, Span, Vector
 
-OverTime: TypeAlias = Callable[..., float | None]
-"""(window, *scalars) -> the value, or None for no result."""
-
-
-def _extrapolated(window: Window, *, counter: bool) -> float | None:
-    """Growth over the whole window (Prometheus' extrapolatedRate).
-
-    Up to the window's edge if the gap is under 1.1 times the mean spacing, else half a spacing; a
-    counter not beyond the point where it would have been zero.
-    """
-    times, values = window.times, window.values
-    if len(values) < 2:
-        return None
-    growth = float(values[-1] - values[0])
-    if counter:
-        growth += float(values[:-1][values[1:] < values[:-1]].sum())
-    sampled = float(times[-1] - times[0])
-    spacing = sampled / (len(values) - 1)
-    to_start = _reach(float(times[0]) - window.start, spacing)
-    to_end = _reach(window.end - float(times[-1]), spacing)
-    if counter and growth > 0 and values[0] >= 0:
-        to_start = min(to_start, sampled * float(values[0]) / growth)
-    return growth * (sampled + to_start + to_end) / sampled
+OfWindows: TypeAlias = Callable[..., FloatArray]
+"""(windows, span, *scalars) -> one value a row."""
 
 
-def _reach(gap: float, spacing: float) -> float:
-    return spacing / 2 if gap >= spacing * 1.1 else gap
+def windows_where(windows: Windows, mask: BoolArray) -> Windows:
+    """Return the series where `mask` is true."""
+    labels = windows.labels.where(mask)
+    if labels is windows.labels:
+        return windows
+    return Windows(labels, windows.times[mask], windows.values[mask], windows.counts[mask])
 
 
-def _increase(window: Window) -> float | None:
-    return _extrapolated(window, counter=True)
+def _inside(windows: Windows) -> BoolArray:
+    inside: BoolArray = np.arange(windows.values.shape[1]) < windows.counts[:, np.newaxis]
+    return inside
 
 
-def _rate(window: Window) -> float | None:
-    growth = _extrapolated(window, counter=True)
-    return None if growth is None else growth / (window.end - window.start)
+def _filled(windows: Windows, values: FloatArray) -> FloatArray:
+    """Return `values` with 0 for NaN behind the samples, to be summed."""
+    if bool((windows.counts == values.shape[1]).all()):
+        return values
+    return np.where(_inside(windows), values, 0.0)
 
 
-def _delta(window: Window) -> float | None:
-    return _extrapolated(window, counter=False)
+def _back(windows: Windows, values: FloatArray, steps: int) -> FloatArray:
+    """Return the last value of each row, or the one `steps` before it."""
+    picked: FloatArray = values[np.arange(len(values)), windows.counts - 1 - steps]
+    return picked
 
 
-def _irate(window: Window) -> float | None:
-    if len(window.values) < 2:
-        return None
-    before, last = float(window.values[-2]), float(window.values[-1])
-    growth = last if last < before else last - before
-    return growth / float(window.times[-1] - window.times[-2])
+def _irate(windows: Windows, _span: Span) -> FloatArray:
+    before, last = _back(windows, windows.values, 1), _back(windows, windows.values, 0)
+    growth = np.where(last < before, last, last - before)
+    rate: FloatArray = growth / (
+        _back(windows, windows.times, 0) - _back(windows, windows.times, 1)
+    )
+    return rate
 
 
-def _idelta(window: Window) -> float | None:
-    if len(window.values) < 2:
-        return None
-    return float(window.values[-1] - window.values[-2])
+def _idelta(windows: Windows, _span: Span) -> FloatArray:
+    return _back(windows, windows.values, 0) - _back(windows, windows.values, 1)
 
 
-def _changes(window: Window) -> float:
-    before, after = window.values[:-1], window.values[1:]
-    return float(((before != after) & ~(np.isnan(before) & np.isnan(after))).sum())
+def _changes(windows: Windows, _span: Span) -> FloatArray:
+    before, after = windows.values[:, :-1], windows.values[:, 1:]
+    changed = (before != after) & ~(np.isnan(before) & np.isnan(after))
+    return _counted(changed & _inside(windows)[:, 1:])
 
 
-def _resets(window: Window) -> float:
-    return float((window.values[1:] < window.values[:-1]).sum())
+def _resets(windows: Windows, _span: Span) -> FloatArray:
+    fell: BoolArray = windows.values[:, 1:] < windows.values[:, :-1]
+    return _counted(fell)
 
 
-def _regression(times: FloatArray, values: FloatArray) -> tuple[float, float]:
-    """Return (slope, value at time 0) of the least-squares line."""
-    if (values == values[0]).all():
-        return (0.0, float(values[0])) if math.isfinite(values[0]) else (math.nan, math.nan)
-    count = len(values)
-    sum_x, sum_y = exact_sum(times), exact_sum(values)
-    covariance = exact_sum(times * values) - sum_x * sum_y / count
-    spread = exact_sum(times * times) - sum_x * sum_x / count
+def _counted(mask: BoolArray) -> FloatArray:
+    counted: FloatArray = mask.sum(axis=1, dtype=np.float64)
+    return counted
+
+
+def _sum(windows: Windows, _span: Span) -> FloatArray:
+    return row_sums(_filled(windows, windows.values))
+
+
+def _avg(windows: Windows, _span: Span) -> FloatArray:
+    return _means(windows, windows.values)
+
+
+def _means(windows: Windows, values: FloatArray) -> FloatArray:
+    totals = row_sums(_filled(windows, values))
+    means = totals / windows.counts
+    for row in np.flatnonzero(np.isinf(totals)).tolist():
+        means[row] = exact_mean(values[row, : windows.counts[row]])
+    return means
+
+
+def _variance(windows: Windows, _span: Span) -> FloatArray:
+    """Return the population variance; the shift makes it exactly 0 for equal values."""
+    shifted = windows.values - windows.values[:, :1]
+    means = _means(windows, shifted)
+    return _means(windows, (shifted - means[:, np.newaxis]) ** 2)
+
+
+def _deviation(windows: Windows, span: Span) -> FloatArray:
+    return np.sqrt(_variance(windows, span))
+
+
+def _quantile(windows: Windows, _span: Span, q: float) -> FloatArray:
+    return quantiles(q, windows.values, windows.counts)
+
+
+def _mad(windows: Windows, _span: Span) -> FloatArray:
+    """Return the median distance from the median; NaN if there is one among the samples."""
+    medians = quantiles(0.5, windows.values, windows.counts)
+    distances = np.abs(windows.values - medians[:, np.newaxis])
+    spread = quantiles(0.5, distances, windows.counts)
+    has_nan = (np.isnan(windows.values) & _inside(windows)).any(axis=1)
+    return np.where(has_nan, math.nan, spread)
+
+
+def _regression(windows: Windows, times: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return slope and value at time 0 of each row's least-squares line."""
+    values, counts = _filled(windows, windows.values), windows.counts
+    times = _filled(windows, times)
+    sum_x, sum_y = row_sums(times), row_sums(values)
+    covariance = row_sums(times * values) - sum_x * sum_y / counts
+    spread = row_sums(times * times) - sum_x * sum_x / counts
     slope = covariance / spread
-    return slope, sum_y / count - slope * sum_x / count
+    first = windows.values[:, 0]
+    flat = ((windows.values == first[:, np.newaxis]) | ~_inside(windows)).all(axis=1)
+    level = np.where(np.isfinite(first), 0.0, math.nan)
+    at_zero = np.where(flat, first + level, sum_y / counts - slope * sum_x / counts)
+    return np.where(flat, level, slope), at_zero
 
 
-def _deriv(window: Window) -> float | None:
-    if len(window.values) < 2:
-        return None
-    return _regression(window.times - window.times[0], window.values)[0]
+def _deriv(windows: Windows, _span: Span) -> FloatArray:
+    return _regression(windows, windows.times - windows.times[:, :1])[0]
 
 
-def _predict_linear(window: Window, ahead_seconds: float) -> float | None:
-    if len(window.values) < 2:
-        return None
-    slope, now = _regression(window.times - window.at, window.values)
+def _predict_linear(windows: Windows, span: Span, ahead_seconds: float) -> FloatArray:
+    slope, now = _regression(windows, windows.times - span.at)
     return slope * ahead_seconds + now
 
 
-def _quantile(q: float, window: Window) -> float:
-    return quantile(q, window.values)
+def _smoothed(windows: Windows, _span: Span, smoothing: float, trend: float) -> FloatArray:
+    """Return the last level of Holt's linear method (Prometheus' doubleExponentialSmoothing)."""
+    for name, factor in (("smoothing", smoothing), ("trend", trend)):
+        if not 0 <= factor <= 1:
+            raise QueryError(f"invalid {name} factor, expected 0 <= {factor:g} <= 1")
+    values = windows.values
+    before, level, slope = np.zeros(len(values)), values[:, 0], values[:, 1] - values[:, 0]
+    for step in range(1, values.shape[1]):
+        inside = step < windows.counts
+        if step > 1:
+            slope = trend * (level - before) + (1 - trend) * slope
+        after = smoothing * values[:, step] + (1 - smoothing) * (level + slope)
+        before, level = np.where(inside, level, before), np.where(inside, after, level)
+    return level
 
 
-def _mad(window: Window) -> float:
-    """Return the median distance from the median; NaN if there is one among the samples."""
-    if np.isnan(window.values).any():
-        return math.nan
-    return quantile(0.5, np.abs(window.values - quantile(0.5, window.values)))
+def _when(best: Callable[[FloatArray], FloatArray]) -> OfWindows:
+    """Return when the smallest or largest value was last seen; NaN counts only if all are."""
+
+    def when(windows: Windows, _span: Span) -> FloatArray:
+        wanted = best(windows.values)[:, np.newaxis]
+        hits = (windows.values == wanted) | (np.isnan(wanted) & _inside(windows))
+        last = hits.shape[1] - 1 - np.argmax(hits[:, ::-1], axis=1)
+        found: FloatArray = windows.times[np.arange(len(last)), last]
+        return found
+
+    return when
 
 
-OVER_TIME: dict[str, OverTime] = {
-    "rate": _rate,
-    "increase": _increase,
-    "delta": _delta,
+def _lowest(values: FloatArray) -> FloatArray:
+    lowest: FloatArray = np.fmin.reduce(values, axis=1)
+    return lowest
+
+
+def _highest(values: FloatArray) -> FloatArray:
+    highest: FloatArray = np.fmax.reduce(values, axis=1)
+    return highest
+
+
+OF_WINDOWS: dict[str, OfWindows] = {
     "irate": _irate,
     "idelta": _idelta,
     "changes": _changes,
     "resets": _resets,
     "deriv": _deriv,
     "predict_linear": _predict_linear,
-    "avg_over_time": lambda window: exact_mean(window.values),
-    "sum_over_time": lambda window: exact_sum(window.values),
-    "min_over_time": lambda window: float(np.fmin.reduce(window.values)),
-    "max_over_time": lambda window: float(np.fmax.reduce(window.values)),
-    "count_over_time": lambda window: float(len(window.values)),
-    "last_over_time": lambda window: float(window.values[-1]),
-    "first_over_time": lambda window: float(window.values[0]),
+    "double_exponential_smoothing": _smoothed,
+    "avg_over_time": _avg,
+    "sum_over_time": _sum,
+    "min_over_time": lambda windows, _span: _lowest(windows.values),
+    "max_over_time": lambda windows, _span: _highest(windows.values),
+    "ts_of_min_over_time": _when(_lowest),
+    "ts_of_max_over_time": _when(_highest),
     "mad_over_time": _mad,
-    "present_over_time": lambda _window: 1.0,
-    "stdvar_over_time": lambda window: variance(window.values),
-    "stddev_over_time": lambda window: math.sqrt(variance(window.values)),
+    "stdvar_over_time": _variance,
+    "stddev_over_time": _deviation,
     "quantile_over_time": _quantile,
 }
-"""Arguments come in PromQL's order, the range vector's place taken by one window after another."""
 
-KEEPS_NAME = frozenset({"first_over_time", "last_over_time"})
+NEED_TWO = frozenset(
+    {
+        "rate",
+        "increase",
+        "delta",
+        "irate",
+        "idelta",
+        "deriv",
+        "predict_linear",
+        "double_exponential_smoothing",
+    }
+)
+"""Functions without a result for a series of one sample."""
+KEEP_NAME = frozenset({"first_over_time", "last_over_time"})
+OVER_TIME = frozenset(OF_ENDS) | frozenset(OF_WINDOWS)
+
+
+def over_time(name: str, vector: RangeVector, scalars: Sequence[object]) -> Vector:
+    """Return what a function makes of each series of a range vector."""
+    samples, span = vector.samples, vector.span
+    if not len(samples.labels):
+        return EMPTY
+    enough = samples.counts > 1 if name in NEED_TWO else None
+    if name in OF_ENDS:
+        ends = ends_of(samples) if isinstance(samples, Windows) else samples
+        ends = ends if enough is None else ends_where(ends, enough)
+        return Vector(ends.labels, OF_ENDS[name](ends, span))
+    assert isinstance(samples, Windows)
+    windows = samples if enough is None else windows_where(samples, enough)
+    if not len(windows.labels):
+        return EMPTY
+    return Vector(windows.labels, OF_WINDOWS[name](windows, span, *scalars))

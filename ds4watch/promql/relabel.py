@@ -9,7 +9,7 @@ from ds4watch.model.series import NAME_LABEL, Labels, labels_of
 from ds4watch.promql.ast import Expr, InstantSelector, RangeSelector
 from ds4watch.promql.selection import compile_regex
 from ds4watch.promql.storage import MatchOp
-from ds4watch.promql.vectors import Vector, with_label
+from ds4watch.promql.vectors import Vector, changed, with_label
 
 _REFERENCE = re.compile(r"\$(?:\$|\{(\w+)\}|(\w+))", re.ASCII)
 
@@ -27,7 +27,8 @@ def label_replace(
             return labels
         return with_label(labels, target, _expand(match, replacement))
 
-    return Vector(tuple(relabel(labels) for labels in vector.labels), vector.values)
+    key = ("label_replace", target, replacement, source, pattern)
+    return Vector(changed(vector.labels, key, relabel), vector.values)
 
 
 def label_join(vector: Vector, target: str, separator: str, *sources: str) -> Vector:
@@ -39,7 +40,8 @@ def label_join(vector: Vector, target: str, separator: str, *sources: str) -> Ve
         joined = separator.join(values.get(source, "") for source in sources)
         return with_label(labels, target, joined)
 
-    return Vector(tuple(relabel(labels) for labels in vector.labels), vector.values)
+    key = ("label_join", target, separator, sources)
+    return Vector(changed(vector.labels, key, relabel), vector.values)
 
 
 def check_label_name(name: str) -> None:

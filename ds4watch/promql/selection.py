@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import re2
 
 from ds4watch.model.errors import QueryError
 from ds4watch.model.series import NAME_LABEL, Labels
-from ds4watch.promql.ast import Expr, InstantSelector, RangeSelector, Selector, walk
+from ds4watch.promql.ast import (
+    Expr,
+    InstantSelector,
+    RangeSelector,
+    Selector,
+    Subquery,
+    children_of,
+    walk,
+)
 from ds4watch.promql.storage import Matcher, MatchOp
 
 _LITERALS = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*(\|[A-Za-z_:][A-Za-z0-9_:]*)*")
@@ -22,15 +31,41 @@ def selectors_of(expr: Expr) -> tuple[Selector, ...]:
     return tuple(found)
 
 
-def selected_names(expr: Expr) -> frozenset[str] | None:
-    """Return the metric names that `expr` may read, or None if they are not bounded."""
-    names: set[str] = set()
-    for selector in selectors_of(expr):
-        bounded = _names_of(selector.matchers)
-        if bounded is None:
-            return None
-        names |= bounded
-    return frozenset(names)
+def windows_read(expr: Expr) -> Mapping[str, float] | None:
+    """Return how far back `expr` reads each metric, in seconds; None if these are not bounded.
+
+    0 is for the newest sample, infinity for what `@` a fixed instant reads.
+    """
+    read = list(_read(expr, 0.0))
+    bounded = [one for one in read if one is not None]
+    return longest_of(bounded) if len(bounded) == len(read) else None
+
+
+def _read(expr: Expr, back_seconds: float) -> Iterator[Mapping[str, float] | None]:
+    if isinstance(expr, InstantSelector | RangeSelector | Subquery):
+        back_seconds = _looks_back(expr, back_seconds)
+    if isinstance(expr, InstantSelector | RangeSelector):
+        names = _names_of(expr.matchers)
+        yield None if names is None else dict.fromkeys(names, max(0.0, back_seconds))
+    for child in children_of(expr):
+        yield from _read(child, back_seconds)
+
+
+def _looks_back(node: InstantSelector | RangeSelector | Subquery, back_seconds: float) -> float:
+    window = 0.0 if isinstance(node, InstantSelector) else node.range_seconds
+    if isinstance(node.when.at, float):
+        return math.inf
+    base = back_seconds if node.when.at is None else 0.0
+    return base + node.when.offset_seconds + window
+
+
+def longest_of(read: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the longest of several looks back, metric by metric."""
+    found: dict[str, float] = {}
+    for one in read:
+        for name, seconds in one.items():
+            found[name] = max(seconds, found.get(name, 0.0))
+    return found
 
 
 def matches(matchers: Iterable[Matcher], labels: Labels) -> bool:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ds4watch.model.ports import UnixSeconds
-from ds4watch.model.series import FloatArray, Labels
-from ds4watch.promql.columns import LabelColumn
+from ds4watch.model.series import FloatArray
+from ds4watch.promql.columns import NO_LABELS, LabelColumn
 
 
 class MatchOp(StrEnum):
@@ -33,43 +33,19 @@ class Matcher:
     value: str
 
 
-class SeriesWindow(NamedTuple):
-    """Samples of one series, oldest first. `labels` include `__name__`.
-
-    times, values: float64, shape (samples,); values may hold staleness markers.
-    failed: the last scrape of the series' target failed.
-    """
-
-    labels: Labels
-    times: FloatArray
-    values: FloatArray
-    failed: bool = False
-
-
-class Storage(Protocol):
-    """Where samples come from."""
-
-    def select(
-        self, matchers: Sequence[Matcher], start: UnixSeconds, end: UnixSeconds
-    ) -> list[SeriesWindow]:
-        """Return the matching series' samples in the left-open window (start, end].
-
-        Series without a sample in the window are returned only if `failed` (with empty arrays).
-        """
-        ...
-
-
 class Latest(NamedTuple):
     """The newest sample of each series in a window.
 
     A series whose newest sample is a staleness marker is left out. `times`, `values`: (n,).
     failed: the last scrape of the target of some selected series failed, with samples or without.
+    missing: the series of such targets; left empty, all is in doubt.
     """
 
     labels: LabelColumn
     times: FloatArray
     values: FloatArray
     failed: bool = False
+    missing: LabelColumn = NO_LABELS
 
 
 class Ends(NamedTuple):
@@ -87,6 +63,7 @@ class Ends(NamedTuple):
     counts: NDArray[np.intp]
     drops: FloatArray
     failed: bool = False
+    missing: LabelColumn = NO_LABELS
 
 
 class Windows(NamedTuple):
@@ -101,9 +78,10 @@ class Windows(NamedTuple):
     values: FloatArray
     counts: NDArray[np.intp]
     failed: bool = False
+    missing: LabelColumn = NO_LABELS
 
 
-class ColumnStorage(Protocol):
+class Storage(Protocol):
     """Where samples come from. All windows are left-open: (start, end]."""
 
     def latest(self, matchers: Sequence[Matcher], start: UnixSeconds, end: UnixSeconds) -> Latest:

@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 
 from ds4watch.model.errors import QueryError
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import NAME_LABEL, FloatArray, Labels, labels_of
+from ds4watch.promql.columns import NO_LABELS, BoolArray, IndexArray, LabelColumn
+from ds4watch.promql.storage import Ends, Windows
+
+LabelsChange: TypeAlias = Callable[[Labels], Labels]
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
     """An instant vector. `values` is aligned with `labels`; labels hold `__name__` if kept."""
 
-    labels: tuple[Labels, ...]
+    labels: LabelColumn
     values: FloatArray
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.labels.sets)
 
-    def take(self, positions: Iterable[int]) -> Vector:
+    def take(self, positions: IndexArray) -> Vector:
         """Return the elements at `positions`, in that order."""
-        chosen = list(positions)
-        return Vector(tuple(self.labels[at] for at in chosen), self.values[chosen])
+        return Vector(self.labels.take(positions), self.values[positions])
+
+    def where(self, mask: BoolArray) -> Vector:
+        """Return the elements where `mask` is true."""
+        labels = self.labels.where(mask)
+        if labels is self.labels:
+            return self
+        return Vector(labels, self.values[mask]) if len(labels) else EMPTY
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """The samples of one series in (start, end], staleness markers left out.
+class Span:
+    """The window (start, end] of a range vector.
 
     at: the instant of the evaluation, from which `predict_linear` looks ahead.
     """
 
-    labels: Labels
-    times: FloatArray
-    values: FloatArray
     start: UnixSeconds
     end: UnixSeconds
     at: UnixSeconds
@@ -45,22 +54,42 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class RangeVector:
-    """A range vector; no window is empty."""
+    """A range vector: all samples of each series, or no more than their ends."""
 
-    windows: tuple[Window, ...]
-
-
-EMPTY = Vector((), np.empty(0))
+    samples: Windows | Ends
+    span: Span
 
 
-def vector_of(labels: Sequence[Labels], values: Iterable[float]) -> Vector:
+EMPTY = Vector(NO_LABELS, np.empty(0))
+
+
+def vector_of(labels: Iterable[Labels], values: Sequence[float]) -> Vector:
     """Build a vector from labels and plain numbers."""
-    return Vector(tuple(labels), np.array(list(values), dtype=np.float64))
+    return Vector(LabelColumn(tuple(labels)), np.array(values, dtype=np.float64))
 
 
 def one(value: float, labels: Labels = ()) -> Vector:
-    """Return a vector of one element."""
-    return vector_of([labels], [value])
+    """Return a vector of one element; its column is the same for the same labels."""
+    return Vector(_column_of_one(labels), np.array([value], dtype=np.float64))
+
+
+@lru_cache(maxsize=1024)
+def _column_of_one(labels: Labels) -> LabelColumn:
+    return LabelColumn((labels,))
+
+
+def changed(column: LabelColumn, key: Hashable, change: LabelsChange) -> LabelColumn:
+    """Return `column` with `change` applied to each label set; `key` names the change.
+
+    A column that the change leaves as it is stays the same one.
+    """
+
+    def make(sets: tuple[Labels, ...]) -> LabelColumn | None:
+        after = tuple([change(labels) for labels in sets])
+        return None if after == sets else LabelColumn(after)
+
+    found = column.derived(key, make)
+    return column if found is None else found
 
 
 def without_name(labels: Labels) -> Labels:
@@ -70,26 +99,30 @@ def without_name(labels: Labels) -> Labels:
 
 def drop_names(vector: Vector) -> Vector:
     """Return `vector` without metric names."""
-    return Vector(tuple(without_name(labels) for labels in vector.labels), vector.values)
+    return Vector(changed(vector.labels, "nameless", without_name), vector.values)
 
 
 def unique(vector: Vector) -> Vector:
     """Return `vector`. Raises QueryError if two of its elements have the same labels."""
-    if len(set(vector.labels)) != len(vector.labels):
+    if not vector.labels.derived("unique", _is_unique):
         raise QueryError("vector cannot contain metrics with the same labelset")
     return vector
 
 
-def keep(labels: Labels, names: Iterable[str]) -> Labels:
-    """Return only the labels named."""
+def _is_unique(sets: tuple[Labels, ...]) -> bool:
+    return len(set(sets)) == len(sets)
+
+
+def keeping(names: Iterable[str]) -> LabelsChange:
+    """Return the change that keeps only the labels named."""
     wanted = frozenset(names)
-    return tuple(pair for pair in labels if pair[0] in wanted)
+    return lambda labels: tuple([pair for pair in labels if pair[0] in wanted])
 
 
-def leave(labels: Labels, names: Iterable[str]) -> Labels:
-    """Return all labels but those named."""
+def leaving(names: Iterable[str]) -> LabelsChange:
+    """Return the change that keeps all labels but those named."""
     unwanted = frozenset(names)
-    return tuple(pair for pair in labels if pair[0] not in unwanted)
+    return lambda labels: tuple([pair for pair in labels if pair[0] not in unwanted])
 
 
 def with_label(labels: Labels, name: str, value: str) -> Labels:

@@ -26,6 +26,7 @@ class ProcessMetrics:
         self.tick_seconds = _histogram("ds4_tick_seconds", registry)
         self.wave_seconds = _histogram("ds4_wave_seconds", registry)
         self.tick_overruns = _counter("ds4_tick_overruns_total", registry)
+        self.scrapes = _counter("ds4_scrapes_total", registry)
         self.scrape_failures = _counter("ds4_scrape_failures_total", registry)
         self.discovery_targets = _gauge("ds4_discovery_targets", registry)
         self.discovery_failures = _counter("ds4_discovery_failures_total", registry)

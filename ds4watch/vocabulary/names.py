@@ -240,6 +240,7 @@ PROCESS_SIGNALS = (
     _histogram("ds4_tick_seconds", "Duration of a tick, wave included.", edges=TICK_EDGES),
     _histogram("ds4_wave_seconds", "Duration of a wave of scrapes.", edges=TICK_EDGES),
     _counter("ds4_tick_overruns_total", "Ticks that took longer than the interval."),
+    _counter("ds4_scrapes_total", "Scrapes of targets, failed ones included."),
     _counter("ds4_scrape_failures_total", "Scrapes that gave no samples.", "reason"),
     _gauge("ds4_discovery_targets", "Targets of a scrape group.", "group"),
     _counter(

@@ -12,7 +12,7 @@ import yaml
 
 from ds4watch.alerting.compiled import compile_group, evaluate_rule
 from ds4watch.alerting.rulefile import load_rules
-from ds4watch.alerting.templates import expand
+from ds4watch.alerting.templates import Template
 from ds4watch.model.alert import AlertPhase, AlertRule
 from ds4watch.model.series import STALE_NAN
 from tests.unit.alerting.rules import Run
@@ -138,7 +138,7 @@ def test_templates_expand_as_promtool_expands_them(tmp_path: Path) -> None:
         {
             "exp_labels": {"n": str(n)},
             "exp_annotations": {
-                name: expand(template, named("m", n=str(n)), value)
+                name: Template(template).filled(named("m", n=str(n))).text(value)
                 for name, template in annotations.items()
             },
         }

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ds4watch.alerting.evaluation import Evaluation
 from ds4watch.alerting.machine import StepResult, restore, step
-from ds4watch.model.alert import AlertPhase, AlertRule, AlertState, Evaluation, OnNoData
-from ds4watch.model.series import Sample, labels_of
+from ds4watch.model.alert import AlertPhase, AlertRule, AlertState, OnNoData
+from ds4watch.model.series import NAME_LABEL, labels_of
+from ds4watch.promql.vectors import vector_of
 
 RULE = AlertRule("group", "Busy", "load > 1", for_seconds=10.0)
 EMPTY = Evaluation()
@@ -19,7 +21,13 @@ P, F, R, NONE = AlertPhase.PENDING, AlertPhase.FIRING, AlertPhase.RESOLVED, Aler
 
 def hit(value: float = 2.0, **labels: str) -> Evaluation:
     """One sample."""
-    return Evaluation((Sample("load", labels_of(labels), value),))
+    return hits(labels, value=value)
+
+
+def hits(*elements: Mapping[str, str], value: float = 2.0) -> Evaluation:
+    """Some samples of the metric `load`."""
+    labels = [labels_of({NAME_LABEL: "load", **element}) for element in elements]
+    return Evaluation(vector_of(labels, [value] * len(labels)))
 
 
 def rule(

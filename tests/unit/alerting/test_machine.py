@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from ds4watch.alerting.evaluation import Evaluation
 from ds4watch.alerting.machine import step
-from ds4watch.model.alert import AlertPhase, AlertRule, Evaluation, OnNoData
-from ds4watch.model.series import Sample, labels_of
+from ds4watch.model.alert import AlertPhase, AlertRule, OnNoData
+from ds4watch.promql.columns import LabelColumn
+from ds4watch.promql.doubt import Doubt, Shared
 from tests.unit.alerting.rules import (
     EMPTY,
     FAILED,
@@ -20,9 +22,11 @@ from tests.unit.alerting.rules import (
     R,
     Run,
     hit,
+    hits,
     phases,
     rule,
 )
+from tests.unit.promql.memory import named
 
 HIT = hit()
 
@@ -159,7 +163,7 @@ def test_what_is_kept_for_want_of_data_is_held_and_what_is_seen_is_not() -> None
 def test_two_samples_that_make_one_alert_are_an_error_and_change_nothing() -> None:
     alert = replace(RULE, labels=(("worker", "all"),))
     first = step(alert, {}, hit(worker="a"), 0.0)
-    both = Evaluation((Sample("x", (("worker", "a"),), 1.0), Sample("x", (("worker", "b"),), 1.0)))
+    both = hits({"worker": "a"}, {"worker": "b"})
     result = step(alert, first.states, both, 1.0)
     assert result.error is not None
     assert "'worker': 'all'" in result.error
@@ -168,8 +172,7 @@ def test_two_samples_that_make_one_alert_are_an_error_and_change_nothing() -> No
 
 
 def test_alerts_of_different_labels_live_their_own_lives() -> None:
-    two = Evaluation((Sample("x", (("w", "a"),), 1.0), Sample("x", (("w", "b"),), 1.0)))
-    first = step(RULE, {}, two, 0.0)
+    first = step(RULE, {}, hits({"w": "a"}, {"w": "b"}), 0.0)
     second = step(RULE, first.states, hit(w="b"), 10.0)
     assert [(t.old, t.new, dict(t.labels)["w"]) for t in second.transitions] == [
         (P, F, "b"),
@@ -242,8 +245,28 @@ def test_the_alert_for_no_data_carries_the_labels_of_the_rule_alone() -> None:
 
 
 def test_too_many_alerts_are_an_error_not_an_all_clear() -> None:
-    crowd = tuple(Sample("x", labels_of({"n": str(n)}), 1.0) for n in range(10_001))
+    crowd = hits(*({"n": str(n)} for n in range(10_001)))
     first = step(RULE, {}, hit(n="1"), 0.0)
-    result = step(RULE, first.states, Evaluation(crowd), 1.0)
+    result = step(RULE, first.states, crowd, 1.0)
     assert result.error == "10001 alerts, more than 10000"
     assert result.states == first.states
+
+
+def test_a_failed_scrape_holds_the_alerts_of_its_own_target_and_no_others() -> None:
+    missing = Doubt(LabelColumn((named("load", w="a"),)), Shared())
+    alert = rule(hold=0)
+    first = step(alert, {}, hits({"w": "a"}, {"w": "b"}), 0.0)
+    partial = replace(INCOMPLETE, doubts=(missing,))
+    second = step(alert, first.states, partial, 1.0)
+    found = {dict(it.labels)["w"]: (it.phase, it.held) for it in second.states.values()}
+    assert found == {"a": (F, True), "b": (R, False)}
+
+
+def test_an_exit_that_is_in_doubt_holds_only_what_the_doubt_touches() -> None:
+    missing = Doubt(LabelColumn((named("load", w="a"),)), Shared())
+    alert = rule(hold=0, ds4_exit="load < 0.5")
+    first = step(alert, {}, hits({"w": "a"}, {"w": "b"}), 0.0)
+    leaving = replace(hits({"w": "b"}), incomplete=True, doubts=(missing,))
+    second = step(alert, first.states, EMPTY, 1.0, exit_evaluation=leaving)
+    found = {dict(it.labels)["w"]: (it.phase, it.held) for it in second.states.values()}
+    assert found == {"a": (F, True), "b": (R, False)}

@@ -6,7 +6,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ds4watch.model.alert import AlertPhase, AlertRule, Evaluation, OnNoData
+from ds4watch.alerting.evaluation import Evaluation
+from ds4watch.model.alert import AlertPhase, AlertRule, OnNoData
 from tests.unit.alerting.rules import (
     EMPTY,
     FAILED,

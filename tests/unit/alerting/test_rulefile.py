@@ -91,8 +91,8 @@ def test_rules_with_one_name_and_the_same_labels_have_different_ids() -> None:
             "A: the function histogram_sum() is not supported, at character 6",
         ),
         (
-            ["alert: A", "expr: |", "  up", "  > limitk(1, x)"],
-            "limitk() is not supported, at line 2, character 3 of the expression",
+            ["alert: A", "expr: |", "  up", "  > limit_ratio(1, x)"],
+            "limit_ratio() is not supported, at line 2, character 3 of the expression",
         ),
         (["alert: A", "expr: up[5m]"], "A: is a matrix, which a rule cannot be"),
         (["alert: A", "expr: '\"text\"'"], "A: is a string, which a rule cannot be"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ds4watch.alerting.templates import ERROR, expand
+from ds4watch.alerting.templates import ERROR, Template
 
 LABELS = (("instance", "h:1"), ("job", "vllm"))
 
@@ -59,9 +59,9 @@ LABELS = (("instance", "h:1"), ("job", "vllm"))
     ],
 )
 def test_expansion(template: str, value: float, text: str) -> None:
-    assert expand(template, LABELS, value) == text
+    assert Template(template).filled(LABELS).text(value) == text
 
 
 @given(st.text(alphabet='{}$|()"`-% .abelsvu1', max_size=40), st.floats())
 def test_no_template_ever_fails(template: str, value: float) -> None:
-    assert isinstance(expand(template, LABELS, value), str)
+    assert isinstance(Template(template).filled(LABELS).text(value), str)

@@ -252,11 +252,20 @@ def test_a_page_without_engine_metrics_is_not_an_idle_worker(schemas: Schemas) -
 
 def test_a_page_that_says_nothing_we_know_is_left_as_it_is(schemas: Schemas) -> None:
     schemas.intern((SeriesKey("node_load1"),))
-    node = Target("node", "http://127.0.0.1:9100/metrics", (("job", "node"),))
+    node = Target("node", "http://127.0.0.1:9100/metrics", (("job", "node"),), "others")
     bare = ScrapeResult(node, 1.0, 2, np.array([1.0]))
     collected = Reader(schemas).read([bare])
     assert collected.results == (bare,)
     assert list(collected.samples) == []
+
+
+def test_case_26_a_worker_whose_page_says_nothing_of_its_engine_is_not_seen(
+    schemas: Schemas,
+) -> None:
+    schemas.intern((SeriesKey("node_load1"),))
+    worker = Target("w", "http://127.0.0.1:8101/metrics", (("worker", "w"),))
+    (result,) = Reader(schemas).read([ScrapeResult(worker, 1.0, 2, np.array([1.0]))]).results
+    assert result.blind
 
 
 def test_what_is_gone_is_forgotten(schemas: Schemas) -> None:

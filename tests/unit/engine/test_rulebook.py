@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from ds4watch.alerting.rulefile import load_rules
 from ds4watch.engine.rulebook import Round, RuleBook
-from ds4watch.history.live import LiveBuffer
 from ds4watch.model.alert import AlertPhase, AlertState
-from ds4watch.model.series import Sample
+from ds4watch.model.series import Labels
+from ds4watch.promql.columns import LabelColumn
+from ds4watch.promql.storage import Matcher, MatchOp
+from tests.unit.promql.memory import WritableMemory, named
 
 RULES = """\
 groups:
@@ -33,8 +36,12 @@ groups:
 """
 
 
-def depth(value: float) -> tuple[Sample, ...]:
-    return (Sample("ds4_queue_depth", (), value),)
+def write(live: WritableMemory, at: float, *series: Labels, value: float = 1.0) -> None:
+    live.write("test", LabelColumn(series), np.full(len(series), value), at)
+
+
+def depth(live: WritableMemory, value: float, at: float) -> None:
+    live.write("depth", LabelColumn((named("ds4_queue_depth"),)), np.array([value]), at)
 
 
 def phases(turn: Round) -> set[tuple[str, str, str]]:
@@ -42,8 +49,8 @@ def phases(turn: Round) -> set[tuple[str, str, str]]:
 
 
 @pytest.fixture
-def live() -> LiveBuffer:
-    return LiveBuffer(window_seconds=900.0)
+def live() -> WritableMemory:
+    return WritableMemory()
 
 
 def book(text: str = RULES) -> RuleBook:
@@ -51,72 +58,75 @@ def book(text: str = RULES) -> RuleBook:
 
 
 def test_rules_run_in_file_order_so_that_later_ones_see_what_earlier_ones_record(
-    live: LiveBuffer,
+    live: WritableMemory,
 ) -> None:
-    live.write("test", depth(60.0), 1000.0)
+    depth(live, 60.0, 1000.0)
     turn = book().evaluate(live, (), 1000.0)
     assert ("Long", "warning", "firing") in phases(turn)
     assert ("Long", "critical", "firing") not in phases(turn)
 
 
 def test_a_rule_that_fails_is_told_once_and_stops_no_other(
-    live: LiveBuffer, caplog: pytest.LogCaptureFixture
+    live: WritableMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     rules = book()
     alerts: tuple[AlertState, ...] = ()
     for second in range(3):
         at = 1000.0 + second
-        live.write("test", depth(60.0), at)
-        live.write("many", [Sample("ds4_many", (("x", x),), 1.0) for x in "ab"], at)
+        depth(live, 60.0, at)
+        write(live, at, named("ds4_many", x="a"), named("ds4_many", x="b"))
         turn = rules.evaluate(live, alerts, at)
         alerts = turn.alerts
     assert [dict(sample.labels)["rule"] for sample in turn.failed] == ["Broken"]
     assert caplog.text.count("rule Broken cannot be evaluated") == 1
     assert ("Long", "warning", "firing") in phases(turn)
-    live.write("many", [], 1003.0)
-    live.write("test", depth(60.0), 1003.0)
+    write(live, 1003.0)
+    depth(live, 60.0, 1003.0)
     assert rules.evaluate(live, alerts, 1003.0).failed == ()
     assert "rule Broken can be evaluated again" in caplog.text
 
 
 def test_a_group_is_evaluated_at_its_own_interval_and_keeps_its_alerts_between(
-    live: LiveBuffer,
+    live: WritableMemory,
 ) -> None:
     rules = book()
     alerts: tuple[AlertState, ...] = ()
     seen = []
     for second, value in enumerate([60.0] + [0.0] * 10):
-        live.write("test", depth(value), 1000.0 + second)
+        depth(live, value, 1000.0 + second)
         alerts = rules.evaluate(live, alerts, 1000.0 + second).alerts
         seen.append([it.phase for it in alerts if it.name == "Slow"])
     assert seen[:10] == [[AlertPhase.FIRING]] * 10
     assert seen[10] == [AlertPhase.RESOLVED]
 
 
-def test_a_clock_set_back_does_not_silence_a_group(live: LiveBuffer) -> None:
+def test_a_clock_set_back_does_not_silence_a_group(live: WritableMemory) -> None:
     rules = book()
-    live.write("test", depth(0.0), 1000.0)
+    depth(live, 0.0, 1000.0)
     rules.evaluate(live, (), 5000.0)
-    live.write("test", depth(60.0), 1001.0)
+    depth(live, 60.0, 1001.0)
     assert ("Slow", "none", "firing") in phases(rules.evaluate(live, (), 1001.0))
 
 
-def test_the_alert_of_a_removed_rule_ends_and_says_so(live: LiveBuffer) -> None:
-    live.write("test", depth(60.0), 1000.0)
+def test_the_alert_of_a_removed_rule_ends_and_says_so(live: WritableMemory) -> None:
+    depth(live, 60.0, 1000.0)
     firing = book().evaluate(live, (), 1000.0).alerts
     without = RULES.replace("Slow", "Other")
-    live.write("test", depth(60.0), 1001.0)
+    depth(live, 60.0, 1001.0)
     turn = book(without).evaluate(live, firing, 1001.0)
     ended = [it for it in turn.transitions if it.new is AlertPhase.RESOLVED]
     assert [it.reason for it in ended] == ["its rule was removed"]
     assert "Slow" not in {it.name for it in turn.alerts}
 
 
-def test_alerts_are_series_too(live: LiveBuffer) -> None:
-    live.write("test", depth(60.0), 1000.0)
+def test_alerts_are_series_too(live: WritableMemory) -> None:
+    depth(live, 60.0, 1000.0)
     book().evaluate(live, (), 1000.0)
-    states = [dict(labels) for labels, _ in live.latest("ALERTS")]
-    assert {"alertname": "Long", "alertstate": "firing", "severity": "warning"} in states
+    found = live.latest([Matcher("__name__", MatchOp.EQUAL, "ALERTS")], 0.0, 1000.0)
+    states = [dict(labels) for labels in found.labels]
+    assert (
+        dict(named("ALERTS", alertname="Long", alertstate="firing", severity="warning")) in states
+    )
 
 
 def test_what_rules_read_is_known_and_what_has_no_name_is_warned_of(
@@ -129,5 +139,5 @@ groups:
       - {alert: Named, expr: 'vllm:num_requests_waiting > 5'}
       - {alert: Nameless, expr: 'sum({job="vllm"}) > 5'}
 """
-    assert book(text).names_read() == {"vllm:num_requests_waiting"}
+    assert book(text).windows_read() == {"vllm:num_requests_waiting": 0}
     assert "Nameless" in caplog.text

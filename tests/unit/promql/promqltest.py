@@ -11,8 +11,9 @@ from pathlib import Path
 from ds4watch.model.errors import QueryError
 from ds4watch.model.series import NAME_LABEL, STALE_NAN, Labels, labels_of
 from ds4watch.promql.ast import Expr, ValueType
-from ds4watch.promql.evaluate import QueryResult, evaluate
+from ds4watch.promql.evaluate import evaluate
 from ds4watch.promql.parse import parse
+from ds4watch.promql.result import QueryResult
 from ds4watch.promql.selection import matches, selectors_of
 from tests.unit.promql.memory import MemoryStorage
 

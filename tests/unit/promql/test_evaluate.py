@@ -7,8 +7,9 @@ import pytest
 from ds4watch.model.errors import QueryError
 from ds4watch.model.series import STALE_NAN, Sample
 from ds4watch.promql.ast import ValueType
-from ds4watch.promql.evaluate import QueryResult, evaluate
+from ds4watch.promql.evaluate import evaluate
 from ds4watch.promql.parse import parse
+from ds4watch.promql.result import QueryResult
 from tests.unit.promql.memory import MemoryStorage, named
 
 
@@ -112,9 +113,10 @@ def test_kinds_of_results(storage: MemoryStorage) -> None:
     assert ask(storage, '"text"').text == "text"
     matrix = ask(storage, "up[30s]")
     assert matrix.kind is ValueType.MATRIX
-    (window,) = matrix.windows
-    assert window.times.tolist() == [80.0, 90.0, 100.0]
-    assert dict(window.labels)["__name__"] == "up"
+    assert matrix.windows is not None
+    assert matrix.windows.times.tolist() == [[80.0, 90.0, 100.0]]
+    (labels,) = matrix.windows.labels
+    assert dict(labels)["__name__"] == "up"
 
 
 def test_a_subquery_of_too_many_steps_is_refused(storage: MemoryStorage) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ from ds4watch.promql.ast import (
     walk,
 )
 from ds4watch.promql.parse import parse
-from ds4watch.promql.selection import matches, selected_names
+from ds4watch.promql.selection import matches, windows_read
 from ds4watch.promql.storage import Matcher, MatchOp
 
 UP = Matcher("__name__", MatchOp.EQUAL, "up")
@@ -59,8 +61,8 @@ def test_raw_strings_are_raw() -> None:
     ("query", "message", "position"),
     [
         ("sum(up) + histogram_sum(x)", "the function histogram_sum() is not supported", 10),
-        ("limitk(1, up)", "the aggregation limitk() is not supported", 0),
-        ('{a="limitk"} + limitk(1, up)', "the aggregation limitk() is not supported", 15),
+        ("limit_ratio(1, up)", "the aggregation limit_ratio() is not supported", 0),
+        ('{a="info"} + info(up)', "the function info() is not supported", 13),
         ('{a="b" or c="d"}', "`or` between matchers is not supported", 7),
         ("up + fill(0) up", "fill() is not supported", 5),
         ("up @ -5", "`@` before 1970 is not supported", 3),
@@ -94,19 +96,27 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "names"),
+    ("query", "read"),
     [
-        ("rate(a[5m]) / on (x) b", {"a", "b"}),
-        ('{__name__=~"a|b", x="y"}', {"a", "b"}),
-        ('{__name__="a.b"}', {"a.b"}),
-        ("vector(1)", set()),
+        ("rate(a[5m]) / on (x) b", {"a": 300, "b": 0}),
+        ('{__name__=~"a|b", x="y"}', {"a": 0, "b": 0}),
+        ('{__name__="a.b"}', {"a.b": 0}),
+        ("vector(1)", {}),
         ('{__name__=~"a.*"}', None),
         ('a + {x="y"}', None),
-        ("max_over_time(sum(c)[5m:1m]) > scalar(d)", {"c", "d"}),
+        ("max_over_time(sum(c)[5m:1m]) > scalar(d)", {"c": 300, "d": 0}),
+        ("a[1m] offset 5m", {"a": 360}),
+        ("a offset -5m", {"a": 0}),
+        ("a - a offset 1h", {"a": 3600}),
+        ("rate(a[1m])[5m:1m] offset 2m", {"a": 480}),
+        ("max_over_time(rate(a[1m])[5m:1m] @ end() offset 1m)", {"a": 420}),
+        ("max_over_time(a[1m] @ start())", {"a": 60}),
+        ("max_over_time((a @ end())[1h:1m])", {"a": 0}),
+        ("a @ 100", {"a": math.inf}),
     ],
 )
-def test_selected_names(query: str, names: set[str] | None) -> None:
-    assert selected_names(parse(query)) == (None if names is None else frozenset(names))
+def test_how_far_back_each_metric_is_read(query: str, read: dict[str, float] | None) -> None:
+    assert windows_read(parse(query)) == read
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,6 @@ RATES_NEED = {
     "ds4_decode_seconds_total",
 }
 LOADS_NEED = {"ds4_running_requests", "ds4_queue_depth", "ds4_kv_usage_ratio"}
-ENGINE = {
-    "ds4_cache_miss_ratio",
-    "ds4_prefill_token_ratio",
-    "ds4_prefill_time_ratio",
-    "ds4_tokens_per_second",
-    "ds4_vocabulary_missing",
-}
 ENGINE = {"model": "m", "engine": "0"}
 
 

@@ -1,0 +1,133 @@
+"""The first half of a tick: look at everything, and let everybody see it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+
+from ds4watch.cost.attribution import per_hour
+from ds4watch.engine.collect import Collected, Reader
+from ds4watch.engine.parts import EngineSettings, Known, Parts
+from ds4watch.engine.shown import LazySamples
+from ds4watch.engine.sight import Sights
+from ds4watch.engine.signals import (
+    cost_samples,
+    failure_samples,
+    gpu_samples,
+    policy_samples,
+    quality_samples,
+    standstill_samples,
+    store_samples,
+    worker_state_samples,
+)
+from ds4watch.engine.targets import Registry, departures, registry
+from ds4watch.model.errors import EdgeReason
+from ds4watch.model.ports import Clock, UnixSeconds
+from ds4watch.model.scrape import ScrapeFailure, ScrapeResult, Target
+from ds4watch.model.series import Sample, Schema, SeriesKey
+from ds4watch.model.worker import FleetSnapshot
+from ds4watch.scrape.gpu import GpuReport
+
+SELF = Target(name="ds4watch", url="", labels=(("job", "ds4watch"),))
+"""The target under which our own signals are kept, as a Prometheus that scrapes us would."""
+
+_DROPPED = "ds4_samples_dropped_total"
+_NO_VALUES = np.empty(0, dtype=np.float64)
+_NOT_SERVING = ScrapeFailure(EdgeReason.GONE, "the worker does not serve at the moment")
+
+
+class Observer:
+    """Scrapes the fleet and publishes what it says. Writes into `known` what was seen."""
+
+    def __init__(self, parts: Parts, settings: EngineSettings, known: Known, clock: Clock) -> None:
+        self._parts = parts
+        self._settings = settings
+        self._clock = clock
+        self._reader = Reader(parts.samples)
+        self._registry = Registry()
+        self._gpus = GpuReport()
+        self._sights = Sights()
+        self._own = Schema(0, ())
+        self._known = known
+
+    async def collect(self) -> Collected:
+        """Scrape what is due, and read what the pages say."""
+        parts = self._parts
+        parts.board.ask_stats()
+        views = parts.supervisor.views()
+        before, self._registry = (
+            self._registry,
+            registry(self._registry, views, parts.discovery.targets),
+        )
+        targets = self._sights.spare(self._registry.targets, parts.supervisor.in_doubt())
+        began = self._clock.monotonic()
+        results, self._gpus = await asyncio.gather(
+            parts.scraper.wave(targets, self._clock.now()), parts.gpus.read()
+        )
+        parts.telemetry.process.wave_seconds.observe(self._clock.monotonic() - began)
+        parts.telemetry.process.scrapes.inc(len(results))
+        for result in results:
+            if result.failure is not None:
+                parts.telemetry.process.scrape_failures.labels(result.failure.reason.value).inc()
+        collected = self._reader.read([*results, *self._gone(before)])
+        self._known.sights = self._sights.note(results, views, collected.loads, self._clock.now())
+        parts.supervisor.note(collected.loads, collected.progress)
+        return collected
+
+    def _gone(self, before: Registry) -> list[ScrapeResult]:
+        """Return a failed scrape for each worker that was scraped and does not serve now.
+
+        The series of those that were removed on purpose end.
+        """
+        now = self._clock.now()
+        self._end_unclaimed(now)
+        if self._registry is before:
+            return []
+        left = departures(before, self._registry)
+        self._reader.forget_all_but(sorted(self._registry.names()))
+        for name in left.ended:
+            self._parts.live.remove_target(name, now)
+        return [ScrapeResult(it, now, 0, _NO_VALUES, _NOT_SERVING) for it in left.silent]
+
+    def _end_unclaimed(self, now: UnixSeconds) -> None:
+        """End the series of what an earlier daemon discovered, once it is known not to be there."""
+        if self._known.unclaimed and self._parts.discovery.is_settled:
+            for name in sorted(self._known.unclaimed - self._registry.names()):
+                self._parts.live.remove_target(name, now)
+            self._known.unclaimed = frozenset()
+
+    def publish(self, collected: Collected, now: UnixSeconds) -> ScrapeResult:
+        """Give the wave to the gateways, to the rules, to /metrics; return our own as a scrape."""
+        parts, known = self._parts, self._known
+        known.fleet = FleetSnapshot(now, parts.supervisor.views())
+        parts.board.publish_fleet(known.fleet)
+        known.per_hour = per_hour(known.fleet.workers, self._settings.prices, now)
+        mine = self._own_samples(now)
+        known.samples = LazySamples(collected.samples.rows, mine)
+        series = tuple(SeriesKey(it.name, it.labels) for it in mine)
+        if series != self._own.series:  # numbering takes a digest of them all
+            self._own = parts.samples.intern(series)
+        values = np.array([sample.value for sample in mine], dtype=np.float64)
+        own = ScrapeResult(SELF, now, self._own.id, values)
+        parts.live.append([*collected.results, own], parts.samples.schema)
+        parts.telemetry.signals.publish(known.samples)
+        return own
+
+    def _own_samples(self, now: UnixSeconds) -> list[Sample]:
+        known, parts = self._known, self._parts
+        inflight = {view.name: view.inflight for view in parts.board.gateways()}
+        return [
+            *worker_state_samples(known.fleet.workers),
+            *standstill_samples(known.fleet.workers, parts.supervisor.standstills()),
+            *failure_samples(known.fleet.workers),
+            *known.totals.samples(),
+            *cost_samples(known.per_hour, known.spent, self._settings.currency),
+            *policy_samples(parts.board.policy(), inflight),
+            *gpu_samples(self._gpus),
+            *quality_samples(known.quality, now, self._settings.quality_max_age_seconds),
+            *known.failed_rules,
+            *store_samples(parts.samples, parts.state),
+            Sample(_DROPPED, (("reason", "late"),), float(parts.live.out_of_order)),
+            Sample(_DROPPED, (("reason", "memory"),), float(parts.live.dropped_columns)),
+        ]
