@@ -26,7 +26,7 @@ VLLM_READY := $(if $(DS4WATCH_VLLM_PYTHON),,.venv-vllm/.ready-$(call key,$(VLLM_
 .PHONY: help run vllm test test-fast test-long bench lint clean distclean
 
 help: ## list the targets
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -nE 's/^([a-z%-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
 
 run: $(RUN_READY) $(if $(SIM),,$(VLLM_READY)) ## run ds4watch with two small vLLM workers; SIM=1: simulated ones; ARGS=… for `ds4watch up`
 	@exec .venv/bin/ds4watch up $(if $(SIM),--sim) $(ARGS)
@@ -44,12 +44,15 @@ test-fast: $(DEV_READY) ## what takes seconds
 test-long: $(DEV_READY) $(VLLM_READY) ## all tests, with thousands of generated examples for each property
 	@DS4WATCH_REQUIRE_ALL=$(if $(IS_ROOT),1) $(PY) -m pytest --hypothesis-profile=long --timeout=1800 $(ARGS)
 
-bench: $(DEV_READY) ## measure
-	@for file in benchmarks/[a-z]*.py; do
-	  [ -e "$$file" ] || { echo "no benchmarks yet"; break; }
-	  echo "== $$file"
-	  $(PY) "$$file"
+bench: $(DEV_READY) ## measure everything
+	@for file in benchmarks/bench_*.py; do
+	  name=$$(basename "$$file" .py)
+	  echo "== $$name"
+	  $(PY) -m "benchmarks.$$name"
 	done
+
+bench-%: $(DEV_READY) ## measure one thing: bench-parse, bench-scrape, bench-storage
+	@$(PY) -m benchmarks.bench_$* $(ARGS)
 
 lint: $(DEV_READY) ## style, types, layers, dead code
 	@.venv/bin/ruff check

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import cast
 
 import uvloop
-from bench_parse import CONTENT_TYPE, PAGE, Schemas, pages
 
+from benchmarks.bench_parse import CONTENT_TYPE, PAGE, Schemas, pages
 from ds4watch.model.scrape import FLEET_GROUP, Target
 from ds4watch.scrape.exposition import PageReader
 from ds4watch.scrape.options import ScrapeOptions
