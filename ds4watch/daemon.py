@@ -60,6 +60,7 @@ from ds4watch.notify.dispatcher import Channel, Dispatcher
 from ds4watch.notify.journal import Journal
 from ds4watch.notify.webhook import Webhook
 from ds4watch.policy.ladder import LadderState
+from ds4watch.scrape.descriptors import raise_limit
 from ds4watch.scrape.discovery import Discovery
 from ds4watch.scrape.exposition import PageReader
 from ds4watch.scrape.gpu_probe import gpu_start_fault
@@ -93,6 +94,7 @@ def run(settings: Settings, *, config_file: Path | None, sim: bool) -> int:
     configure("INFO", sys.stderr)
     state_dir = resolve_state_dir(settings, os.environ).absolute()
     make_state_dir(state_dir)
+    raise_limit()
     with daemon_lock(state_dir):
         clock = SystemClock()
         loaded = LoadedSettings(settings, config_file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 
 from ds4watch.model.errors import EdgeReason, ScrapeError
 from ds4watch.model.scrape import ScrapeFailure, Target
@@ -29,6 +30,7 @@ class Watched:
         "_fetcher",
         "_left_out",
         "_odd",
+        "_slow",
         "_timeouts",
         "group",
         "in_flight",
@@ -44,6 +46,7 @@ class Watched:
         self._fetcher: Fetcher | None = None
         self._failing: EdgeReason | None = None
         self._odd = False
+        self._slow = False
         self._timeouts = 0
         self._left_out = 0
 
@@ -69,18 +72,39 @@ class Watched:
             self._fetcher = None
 
     def is_left_out(self) -> bool:
-        """Say whether a scrape that is due is left out, to spare a target that timed out."""
+        """Say whether a scrape that is due is left out, to spare a target."""
         if self._left_out == 0:
             return False
         self._left_out -= 1
         return True
 
-    def note_success(self) -> None:
-        """Go back to every interval; tell of the recovery."""
+    def note_success(self, took_seconds: float, base_seconds: float) -> None:
+        """Go back to every interval, or as many as the page allows; tell of the recovery."""
         self._timeouts = 0
         if self._failing is not None:
             log.info("scrapes of %s succeed again", self.target.name)
             self._failing = None
+        if self.group is not None:
+            self._spare(took_seconds, max(base_seconds, self.group.options.interval_seconds))
+
+    def _spare(self, took_seconds: float, interval_seconds: float) -> None:
+        """Rest as long as the page took, if that was over an interval.
+
+        Otherwise a worker that makes its page slowly, under load, would make nothing else.
+        """
+        name = self.target.name
+        if took_seconds > interval_seconds:
+            self._left_out = math.ceil(took_seconds / interval_seconds)
+            if not self._slow:
+                log.warning(
+                    "the page of %s took %.1f s, and the interval is %g s: it is scraped less"
+                    " often, half of the time at most; a longer interval_seconds mends it",
+                    *(name, took_seconds, interval_seconds),
+                )
+            self._slow = True
+        elif self._slow and took_seconds <= interval_seconds / 2:
+            log.info("the page of %s is quick again", name)
+            self._slow = False
 
     def note_failure(self, failure: ScrapeFailure) -> None:
         """Tell of a new kind of failure, and scrape less often what times out again and again."""

@@ -15,6 +15,7 @@ import numpy as np
 from ds4watch.model.errors import EdgeReason, ScrapeError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.scrape import ScrapeFailure, ScrapeResult, Target
+from ds4watch.scrape.descriptors import Room
 from ds4watch.scrape.exposition import NO_LIMITS, Page, PageReader
 from ds4watch.scrape.group_state import Group
 from ds4watch.scrape.options import ScrapeOptions
@@ -56,6 +57,9 @@ class Scraper:
         self._running = 0
         self._finished: list[ScrapeResult] = []
         self._all_in: asyncio.Future[None] | None = None
+        self._room = Room()
+        self.left_out = 0
+        """Scrapes left out, to spare targets."""
         self.set_groups(groups)
 
     async def __aenter__(self) -> Self:
@@ -103,7 +107,10 @@ class Scraper:
         }
         for watched in self._watched.values():
             name = watched.target.group
-            if watched.in_flight or not due.get(name, True) or watched.is_left_out():
+            if watched.in_flight or not due.get(name, True):
+                continue
+            if watched.is_left_out():
+                self.left_out += 1
                 continue
             watched.join(self._groups.get(name))
             watched.in_flight = True
@@ -141,8 +148,8 @@ class Scraper:
             log.exception("scrape of %s broke off, a fault of ds4watch", watched.target.name)
             failure = ScrapeFailure(EdgeReason.OTHER, f"a fault of ds4watch: {error!r}")
         else:
-            watched.note_success()
             took = self._clock.monotonic() - begun
+            watched.note_success(took, self._interval_seconds)
             schema_id = page.schema.id
             return ScrapeResult(watched.target, epoch + begun, schema_id, page.values, None, took)
         watched.note_failure(failure)
@@ -173,6 +180,7 @@ class Scraper:
             for name in sorted(wanted, key=_spread)
         }
         self._targets = tuple(targets)
+        self._room.note(len(wanted))
 
     async def _drop(self, names: Iterable[str]) -> None:
         """Forget targets, also what of them is in flight or has come in too late."""

@@ -227,6 +227,10 @@ FLEET_SIGNALS = (
         "rule",
     ),
     _counter("ds4_samples_dropped_total", "Samples that rules do not see.", "reason"),
+    _counter(
+        "ds4_scrapes_left_out_total",
+        "Scrapes left out to spare targets whose pages are slow or time out.",
+    ),
     _gauge("ds4_store_waiting_rows", "Scrapes that wait for a database that fails."),
     _counter("ds4_store_lost_rows_total", "Scrapes lost because too many waited."),
     _gauge(

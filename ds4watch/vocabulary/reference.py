@@ -93,6 +93,7 @@ _ORIGINS = (
     ("ds4_quantization_error", "log-probabilities of fixed prompts, asked of both workers"),
     ("ds4_rule_", "the evaluation of rules"),
     ("ds4_samples_", "the live buffer"),
+    ("ds4_scrapes_left_out", "the scraper"),
     ("ds4_store_set_aside", "both stores"),
     ("ds4_store_", "the sample store"),
 )

@@ -3,9 +3,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
+import resource
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from ds4watch.model.errors import EdgeReason
 from ds4watch.model.ports import Clock
 from ds4watch.model.scrape import FLEET_GROUP, ScrapeResult, Target
 from ds4watch.model.series import Schema, SeriesKey
+from ds4watch.scrape.descriptors import raise_limit
 from ds4watch.scrape.exposition import PageReader
 from ds4watch.scrape.options import ScrapeOptions
 from ds4watch.scrape.wave import Scraper
@@ -439,6 +443,66 @@ async def test_a_long_interval_is_not_stretched_beyond_a_minute(site: Site) -> N
     async with scraper(groups=groups, interval_seconds=1.0, clock=clock) as subject:
         scraped = await scraped_at(subject, clock, targets, times=8, step=25.0)
     assert scraped["hangs"] == [0, 25, 50, 100, 150]
+
+
+async def test_case_8_a_slow_page_takes_at_most_half_of_a_workers_time(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "ds4watch.scrape")
+    clock = SetClock()
+    took = 2.5
+
+    async def slow(request: web.Request) -> web.Response:
+        clock.at += took
+        return await good(request)
+
+    site.pages["slow"] = slow
+    targets = [Target("slow", site.target("slow").url, group="g")]
+    groups = {"g": ScrapeOptions(interval_seconds=0.1)}  # it is scraped at the base interval
+    async with scraper(groups=groups, interval_seconds=1.0, clock=clock) as subject:
+        scraped = await scraped_at(subject, clock, targets, times=9, step=1.0)
+        took = 0.2
+        quick = await scraped_at(subject, clock, targets, times=7, step=1.0)
+        assert subject.left_out == 9
+    ends = scraped["slow"]
+    assert [after - before for before, after in pairwise(ends)] == [6.5, 6.5]
+    assert len(quick["slow"]) == 4
+    told = [record.message for record in caplog.records]
+    assert len(told) == 2
+    assert told[0].startswith("the page of slow took 2.5 s, and the interval is 1 s")
+    assert told[1] == "the page of slow is quick again"
+
+
+async def test_more_targets_than_files_may_be_open_are_told_once_with_the_mending(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    targets = [site.target(f"w{n}") for n in range(30)]
+    with open_files(220):
+        async with scraper() as subject:
+            await subject.wave(targets, START)
+            await subject.wave(targets[:25], START)
+            await subject.wave(targets[:10], START)
+    (told,) = [record.message for record in caplog.records]
+    assert told.startswith("30 targets need a connection each, and at most 220 files may be open")
+    assert "raise the limit to 230 or more (ulimit -Hn; LimitNOFILE=" in told
+
+
+def test_the_limit_of_open_files_is_raised_to_the_hard_one() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with open_files(220):
+        assert raise_limit() == min(hard, 1 << 20)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (raise_limit(), hard)
+
+
+@contextmanager
+def open_files(soft: int) -> Iterator[None]:
+    """Allow so many open files meanwhile."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 async def test_a_few_missed_answers_in_a_burst_change_nothing(site: Site) -> None:
