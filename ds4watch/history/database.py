@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection
 
 from ds4watch.history.errors import CorruptError
 from ds4watch.history.line import Home, Line, SetAside, Tuning
 from ds4watch.history.migrate import Which, upgrade
-from ds4watch.history.place import Place
-from ds4watch.history.postgres import PostgresHome
+from ds4watch.history.place import Place, Server
 from ds4watch.history.sqlite_file import SqliteHome
 from ds4watch.model.errors import EdgeReason, StoreError
 from ds4watch.model.ports import Clock
 
 T = TypeVar("T")
+_ServerHome = Callable[[Server, Which, Tuning], Home]
 
 
 class Database:
@@ -146,7 +147,9 @@ class Database:
 def _home(place: Place, which: Which, tuning: Tuning) -> Home:
     if isinstance(place, Path):
         return SqliteHome(place, tuning)
-    return PostgresHome(place, which, tuning)
+    # The driver takes a tenth of a second to load, and is of no use to who has no server.
+    module = importlib.import_module("ds4watch.history.postgres")
+    return cast("_ServerHome", module.PostgresHome)(place, which, tuning)
 
 
 def _open(line: Line | None) -> Line:

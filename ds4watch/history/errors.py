@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, Protocol, runtime_checkable
 
-import psycopg
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ds4watch.model.errors import EdgeReason, StoreError
@@ -44,6 +44,14 @@ _BY_SQLSTATE: dict[str, EdgeReason] = {
 _PASSING = ("the database system is", "too many", "connection slots")
 
 
+@runtime_checkable
+class _ServerError(Protocol):
+    """psycopg.Error, by its looks: without a server its module is never loaded."""
+
+    sqlstate: str | None
+    diag: Any
+
+
 class CorruptError(StoreError):
     """The file is not a database, or no longer one."""
 
@@ -53,7 +61,7 @@ def to_store_error(error: Exception) -> StoreError:
     cause = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(cause, sqlite3.Error):
         return _of_sqlite(cause)
-    if isinstance(cause, psycopg.Error):
+    if isinstance(cause, _ServerError):
         return _of_postgres(cause)
     if isinstance(error, OSError):
         return StoreError(str(error), reason=EdgeReason.GONE, retryable=True)
@@ -61,11 +69,15 @@ def to_store_error(error: Exception) -> StoreError:
 
 
 @contextmanager
-def store_errors() -> Iterator[None]:
-    """Raise StoreError in place of what the database library, or the file system, raises."""
+def store_errors(*more: type[Exception]) -> Iterator[None]:
+    """Raise StoreError in place of what the database library, or the file system, raises.
+
+    more: the base of what a server's driver raises.
+    """
+    foreign: tuple[type[Exception], ...] = (SQLAlchemyError, sqlite3.Error, OSError, *more)
     try:
         yield
-    except (SQLAlchemyError, sqlite3.Error, psycopg.Error, OSError) as error:
+    except foreign as error:
         raise to_store_error(error) from error
 
 
@@ -78,19 +90,20 @@ def _of_sqlite(cause: sqlite3.Error) -> StoreError:
     return StoreError(str(cause), reason=reason, retryable=retryable)
 
 
-def _of_postgres(cause: psycopg.Error) -> StoreError:
+def _of_postgres(cause: _ServerError) -> StoreError:
     message = " ".join((cause.diag.message_primary or str(cause)).split())
     reason = _reason_of(cause, message)
     return StoreError(message, reason=reason, retryable=reason is not EdgeReason.OTHER)
 
 
-def _reason_of(cause: psycopg.Error, message: str) -> EdgeReason:
+def _reason_of(cause: _ServerError, message: str) -> EdgeReason:
     if cause.sqlstate is not None:
         starts = (cause.sqlstate[:length] for length in (5, 3, 2))
         return next((_BY_SQLSTATE[it] for it in starts if it in _BY_SQLSTATE), EdgeReason.OTHER)
-    if isinstance(cause, psycopg.errors.ConnectionTimeout):
+    kinds = {kind.__name__ for kind in type(cause).__mro__}
+    if "ConnectionTimeout" in kinds:
         return EdgeReason.TIMEOUT
-    if not isinstance(cause, psycopg.OperationalError):
+    if "OperationalError" not in kinds:
         return EdgeReason.OTHER
     was_answered = "FATAL:" in message
     passes = any(words in message for words in _PASSING)

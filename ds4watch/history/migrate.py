@@ -1,21 +1,22 @@
-"""Brings a database to the schema of this program, with Alembic and without an alembic.ini."""
+"""Brings a database to the schema of this program. Alembic is loaded only if there is a step to."""
 
 from __future__ import annotations
 
+import importlib
 import logging
 from enum import StrEnum
+from pathlib import Path
+from typing import Protocol, cast
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import Script, ScriptDirectory
-from sqlalchemy import Connection, Engine, func, inspect, select
+from sqlalchemy import Connection, Engine, column, func, inspect, select, table
 from sqlalchemy.schema import CreateSchema
 
 from ds4watch.config.shipped import shipped
 from ds4watch.model.errors import ConfigError, Located
 
 _log = logging.getLogger(__name__)
+
+_VERSION = table("alembic_version", column("version_num"))
 
 
 class Which(StrEnum):
@@ -34,16 +35,21 @@ class Which(StrEnum):
         """The advisory lock of whoever writes, on PostgreSQL."""
         return _LOCK_KEYS + list(Which).index(self)
 
+    @property
+    def steps(self) -> Path:
+        """The folder of its migrations."""
+        return shipped("migrations") / self.value
+
 
 _LOCK_KEYS = 0x6473_3477  # "ds4w"
 
 
-def configuration(which: Which, connection: Connection) -> Config:
-    """Return what Alembic needs to work on `connection`."""
-    config = Config(attributes={"connection": connection})
-    folder = str(shipped("migrations") / which.value)
-    config.set_main_option("script_location", folder.replace("%", "%%"))
-    return config
+class _Migrations(Protocol):
+    """What is used of `ds4watch.history.migrations`."""
+
+    def to_newest(self, folder: Path, connection: Connection) -> None:
+        """Apply what is missing."""
+        ...
 
 
 def upgrade(engine: Engine, which: Which, *, name: str, mend: str = "move the file away") -> None:
@@ -53,22 +59,28 @@ def upgrade(engine: Engine, which: Which, *, name: str, mend: str = "move the fi
     """
     with engine.begin() as connection:
         make_schema(connection, which)
-        config = configuration(which, connection)
-        scripts = ScriptDirectory.from_config(config)
-        current = MigrationContext.configure(connection).get_current_revision()
-        head = scripts.get_current_head()
-        if current == head:
+        known = revisions(which)
+        current = _revision_of(connection)
+        if current == known[-1]:
             return
-        if current is not None and current not in {step.revision for step in _steps(scripts)}:
+        if current is not None and current not in known:
             raise ConfigError(
                 Located(
-                    f"was made by a newer ds4watch (schema {current}, this one knows {head})",
+                    f"was made by a newer ds4watch (schema {current}, this one knows {known[-1]})",
                     file=name,
                     mend=f"start the newer version, or {mend}",
                 )
             )
-        command.upgrade(config, "head")
-    _log.info("%s: schema brought from %s to %s", name, current or "nothing", head)
+        # Alembic takes a fifth of a second to load, and most starts have no use for it.
+        module = importlib.import_module("ds4watch.history.migrations")
+        cast("_Migrations", module).to_newest(which.steps, connection)
+    _log.info("%s: schema brought from %s to %s", name, current or "nothing", known[-1])
+
+
+def revisions(which: Which) -> list[str]:
+    """Return all versions of a schema, oldest first: the files' names begin with them."""
+    files = (which.steps / "versions").glob("[0-9]*.py")
+    return sorted(file.name.partition("_")[0] for file in files)
 
 
 def make_schema(connection: Connection, which: Which) -> None:
@@ -80,5 +92,8 @@ def make_schema(connection: Connection, which: Which) -> None:
         connection.execute(CreateSchema(which.schema))
 
 
-def _steps(scripts: ScriptDirectory) -> list[Script]:
-    return list(scripts.walk_revisions())
+def _revision_of(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(_VERSION.name):
+        return None
+    found: str | None = connection.execute(select(_VERSION.c.version_num)).scalar()
+    return found

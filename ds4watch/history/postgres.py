@@ -52,7 +52,7 @@ class PostgresHome:
     def starting(self) -> Iterator[None]:
         """Raise what a person can mend as ConfigError, all else as StoreError."""
         try:
-            with store_errors():
+            with store_errors(psycopg.Error):
                 yield
         except StoreError as error:
             if error.reason is EdgeReason.REFUSED:
@@ -122,7 +122,7 @@ class PostgresHome:
     def _look(self) -> None:
         """Raise StoreError unless the server lets us in."""
         _args, options = self._url.get_dialect()().create_connect_args(self._url)
-        with store_errors():
+        with store_errors(psycopg.Error):
             psycopg.connect(**_bounded(dict(options))).close()
 
     def _check(self, raw: psycopg.Connection[Any]) -> None:
@@ -183,7 +183,7 @@ class PostgresLine:
         self._gate.admit()
         limit = _Limit(self._handle, self._longest_seconds)
         try:
-            with store_errors(), limit, self._engine.begin() as connection:
+            with store_errors(psycopg.Error), limit, self._engine.begin() as connection:
                 yield connection
         except StoreError as error:
             found = error

@@ -28,7 +28,8 @@ from sqlalchemy import (
 )
 
 from ds4watch.history.columns import Instant, Name, Number, Words
-from ds4watch.history.migrate import Which, configuration, upgrade
+from ds4watch.history.migrate import Which, revisions, upgrade
+from ds4watch.history.migrations import configuration
 from ds4watch.history.sample_models import SAMPLES
 from ds4watch.history.state_models import STATE, cost_hourly
 from ds4watch.model.errors import ConfigError
@@ -99,8 +100,13 @@ def rows_of(engine: Engine, tables: list[Table]) -> dict[str, list[dict[str, Any
 def steps(which: Which, engine: Engine) -> list[str]:
     """Return all versions of a schema, newest first."""
     with engine.connect() as connection:
-        scripts = ScriptDirectory.from_config(configuration(which, connection))
+        scripts = ScriptDirectory.from_config(configuration(which.steps, connection))
     return [step.revision for step in scripts.walk_revisions()]
+
+
+@pytest.mark.parametrize("which", list(Which))
+def test_the_files_names_tell_the_versions_that_alembic_knows(state: Engine, which: Which) -> None:
+    assert revisions(which) == steps(which, state)[::-1]
 
 
 def tables_in(engine: Engine) -> set[str]:
@@ -109,7 +115,7 @@ def tables_in(engine: Engine) -> set[str]:
 
 def downgrade(engine: Engine, which: Which, to: str) -> None:
     with engine.begin() as connection:
-        command.downgrade(configuration(which, connection), to)
+        command.downgrade(configuration(which.steps, connection), to)
 
 
 @pytest.mark.parametrize(("which", "metadata"), BOTH)

@@ -4,7 +4,8 @@ import pytest
 from alembic import command
 from sqlalchemy import inspect
 
-from ds4watch.history.migrate import Which, configuration
+from ds4watch.history.migrate import Which
+from ds4watch.history.migrations import configuration
 from ds4watch.model.errors import ConfigError
 from tests.edge.history.folding import SLOT, counting, open_store, seconds_of
 from tests.edge.history.helpers import AB, NOW, W2, Base, Bases, failed
@@ -19,7 +20,7 @@ def downgrade(base: Base) -> None:
     engine = base.engine()
     try:
         with engine.begin() as connection:
-            command.downgrade(configuration(Which.SAMPLES, connection), "0001")
+            command.downgrade(configuration(Which.SAMPLES.steps, connection), "0001")
     finally:
         engine.dispose()
 
