@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from ds4watch.vocabulary.plan import IntArray, PagePlan, read, write
 from ds4watch.vocabulary.windows import RATIOS, Heartbeats, Windows
 
 _MOST_PLANS = 1024
+_NOTHING_KNOWN: Mapping[str, float] = MappingProxyType({})
 _ENDED = (EdgeReason.CONNECT, EdgeReason.GONE)
 """After such a failure a worker may come back with other engines."""
 
@@ -83,9 +85,16 @@ class Reader:
     _last: dict[str, LastRow] = field(default_factory=dict)
     _loads: dict[str, WorkerLoad] = field(default_factory=dict)
     _progress: dict[str, float] = field(default_factory=dict)
+    _standstills: Mapping[str, float] = field(default_factory=dict)
 
-    def read(self, results: Sequence[ScrapeResult]) -> Collected:
-        """Return what the pages say now. A failed scrape says nothing: absent, not zero."""
+    def read(
+        self, results: Sequence[ScrapeResult], standstills: Mapping[str, float] = _NOTHING_KNOWN
+    ) -> Collected:
+        """Return what the pages say now. A failed scrape says nothing: absent, not zero.
+
+        standstills: by worker, for how many seconds nothing but canaries moved it.
+        """
+        self._standstills = standstills
         extended = list(results)
         for batch in self._batches(results):
             self._read(batch, extended)
@@ -194,8 +203,12 @@ class Reader:
         progress = _progress_of(plan, found)
         self._note(results, loads, progress)
         busy = np.fmax(loads[:, 0], loads[:, 1])
-        stale = self._heartbeats.note(rows, at, progress, busy)
+        stale = self._heartbeats.note(rows, at, progress, busy, self._still_seconds(results))
         return ratios, (missing, stale)
+
+    def _still_seconds(self, results: Sequence[ScrapeResult]) -> FloatArray:
+        known = self._standstills
+        return np.array([known.get(it.target.name, np.nan) for it in results])
 
     def _missing(self, plan: PagePlan, results: Sequence[ScrapeResult]) -> FloatArray:
         if not plan.engines:

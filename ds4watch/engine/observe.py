@@ -70,7 +70,8 @@ class Observer:
         for result in results:
             if result.failure is not None:
                 parts.telemetry.process.scrape_failures.labels(result.failure.reason.value).inc()
-        collected = self._reader.read([*results, *self._gone(before)])
+        pages = [*results, *self._gone(before)]
+        collected = self._reader.read(pages, parts.supervisor.standstills())
         self._known.sights = self._sights.note(results, views, collected.loads, self._clock.now())
         parts.supervisor.note(collected.loads, collected.progress)
         return collected

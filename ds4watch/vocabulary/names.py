@@ -90,8 +90,8 @@ WORKER_SIGNALS = (
     ),
     _gauge(
         "ds4_gauges_stale",
-        "1 if requests run or wait and no counter of the engine moved for 60 s: the gauges may be"
-        " frozen, or the engine hangs, which a canary request tells apart.",
+        "1 if requests run or wait and no counter of the engine moved for 60 s, or only by canaries"
+        " of our own: the gauges are frozen, or the requests stand still.",
         "worker",
         "profile",
     ),

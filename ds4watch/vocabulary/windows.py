@@ -199,18 +199,26 @@ class Heartbeats:
         self._kept[rows] = (np.nan, np.inf)
 
     def note(
-        self, rows: IntArray, at: FloatArray, progress: FloatArray, busy: FloatArray
+        self,
+        rows: IntArray,
+        at: FloatArray,
+        progress: FloatArray,
+        busy: FloatArray,
+        still_seconds: FloatArray,
     ) -> FloatArray:
         """Return for each of `rows` 1 if it was busy and without progress for long, else 0.
 
         progress: a sum of counters; without it the answer is absent. busy: requests in the engine.
+        still_seconds: for how long canaries of our own are all that moved it, where that is known;
+        NaN elsewhere.
         """
         kept = self._kept[rows]
         moved_at = np.where(progress != kept[:, 0], at, np.minimum(kept[:, 1], at))
         kept[:, 0] = progress
         kept[:, 1] = moved_at
         self._kept[rows] = kept
-        stale = (busy > 0) & (at - moved_at >= STALE_AFTER_SECONDS)
+        unmoved = np.where(np.isnan(still_seconds), at - moved_at, still_seconds)
+        stale = (busy > 0) & (unmoved >= STALE_AFTER_SECONDS)
         return np.where(np.isnan(progress), STALE_NAN, stale)
 
 

@@ -399,9 +399,10 @@ def new_daemon(
 class Stream(threading.Thread):
     """One streamed request through the gateway, read to its end in a thread."""
 
-    def __init__(self, daemon: Daemon, *, max_tokens: int) -> None:
+    def __init__(self, daemon: Daemon, *, max_tokens: int, patience_seconds: float = 60) -> None:
         super().__init__(daemon=True)
         self._port = daemon.gateway_port
+        self._patience_seconds = patience_seconds
         options = {"include_usage": True}
         self._body = chat(
             model="sim-full", max_tokens=max_tokens, stream=True, stream_options=options
@@ -414,7 +415,9 @@ class Stream(threading.Thread):
         assert self.begun.wait(PATIENCE_SECONDS), self.error
 
     def run(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self._port, timeout=self._patience_seconds
+        )
         try:
             connection.request("POST", "/v1/chat/completions", json.dumps(self._body))
             for line in connection.getresponse():

@@ -154,6 +154,28 @@ def test_case_4_a_request_that_stands_still_is_told_and_nothing_is_restarted(
         until(lambda: stands_still(daemon) == 0, "it moves again")
 
 
+@pytest.mark.slow  # a minute until gauges count as frozen
+def test_case_9_gauges_that_froze_are_no_load_though_canaries_move_the_counters(
+    daemon: Daemon,
+) -> None:
+    stale = f'ds4_gauges_stale{{profile="sim-full",worker="{FULL}"}}'
+    tokens = "vllm:generation_tokens_total{"
+    with left_alone(daemon, FULL), Stream(daemon, max_tokens=2000, patience_seconds=120):
+        until(lambda: daemon.worker(FULL)["load"]["running"] == 1, "the request in the batch")
+        assert daemon.metric(stale) == 0
+        with fault(daemon, FULL, "stuck"):
+            before = page_value(daemon, FULL, tokens)
+            until(lambda: daemon.metric(stale) == 1, "the gauges marked", seconds=90)
+            assert page_value(daemon, FULL, tokens) > before
+            assert is_firing(daemon, "RequestsStandStill", FULL) or stands_still(daemon) > 60
+        until(lambda: daemon.metric(stale) == 0, "they move again")
+
+
+def page_value(daemon: Daemon, worker: str, series: str) -> float:
+    page = ask(port_of(daemon, worker), "/metrics").body.decode()
+    return float(next(it for it in page.splitlines() if it.startswith(series)).split()[-1])
+
+
 def test_case_2_a_frozen_engine_behind_a_green_health_is_found_within_two_periods(
     daemon: Daemon,
 ) -> None:

@@ -197,7 +197,7 @@ def test_an_engine_that_stays_away_is_given_up_and_a_restart_expects_nothing(
     assert reader.read([scraped(schemas, 704.0, engines(704.0, 3))]).loads["a"].running == 3
 
 
-def test_gauges_frozen_with_flat_counters_are_marked_stale(schemas: Schemas) -> None:
+def test_case_9_gauges_frozen_with_flat_counters_are_marked_stale(schemas: Schemas) -> None:
     reader = Reader(schemas)
     for second in range(62):
         frozen = reader.read([good("a", float(second), waiting=15.0, tokens=5.0)])
@@ -205,6 +205,19 @@ def test_gauges_frozen_with_flat_counters_are_marked_stale(schemas: Schemas) -> 
     assert frozen.loads["a"].running == 8
     moved = reader.read([good("a", 62.0, waiting=15.0, tokens=6.0)])
     assert of(moved, "ds4_gauges_stale") == {(): 0}
+
+
+def test_case_9_gauges_that_only_canaries_move_are_marked_stale(schemas: Schemas) -> None:
+    """Our own canary moves a counter each ten seconds; who asks it knows how much that says."""
+    reader = Reader(schemas)
+    for second in range(130):
+        tokens = 5.0 + 4 * (second // 10)
+        moved = reader.read([good("a", float(second), tokens=tokens)], {"a": 0.0})
+    assert of(moved, "ds4_gauges_stale") == {(): 0}
+    frozen = reader.read([good("a", 130.0, tokens=tokens)], {"a": 61.0})
+    assert of(frozen, "ds4_gauges_stale") == {(): 1}
+    idle = ScrapeResult(target("a"), 131.0, 1, np.array([0.0, 0.0, tokens, tokens]))
+    assert of(reader.read([idle], {"a": 62.0}), "ds4_gauges_stale") == {(): 0}
 
 
 def test_samples_are_made_of_this_wave_and_stay_so(schemas: Schemas) -> None:

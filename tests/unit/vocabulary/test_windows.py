@@ -227,10 +227,11 @@ def test_every_ratio_is_a_named_signal() -> None:
         assert set(needed) <= set(COUNTERS)
 
 
-def beat(beats: Heartbeats, at: float, progress: float, busy: float) -> float:
-    found: FloatArray = beats.note(
-        np.array([0]), np.array([at]), np.array([progress]), np.array([busy])
-    )
+def beat(
+    beats: Heartbeats, at: float, progress: float, busy: float, still: float = math.nan
+) -> float:
+    given = (np.array([it]) for it in (at, progress, busy, still))
+    found: FloatArray = beats.note(np.array([0]), *given)
     return float(found[0])
 
 
@@ -250,3 +251,12 @@ def test_an_idle_engine_is_not_stale_and_one_without_counters_is_unknown() -> No
     assert beat(beats, 900.0, 100.0, 0.0) == 0
     assert beat(beats, 901.0, 100.0, math.nan) == 0
     assert math.isnan(beat(beats, 902.0, STALE_NAN, 5.0))
+
+
+def test_where_it_is_known_what_canaries_moved_that_decides() -> None:
+    beats = Heartbeats()
+    beats.clear(np.array([0]))
+    beat(beats, 0.0, 100.0, 1.0, 0.0)
+    assert beat(beats, STALE_AFTER_SECONDS, 104.0, 1.0, STALE_AFTER_SECONDS) == 1
+    # A prefill in chunks moves the KV cache's gauge and no counter: it does not stand still.
+    assert beat(beats, 3 * STALE_AFTER_SECONDS, 104.0, 1.0, 0.0) == 0
