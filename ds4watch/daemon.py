@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -73,8 +74,8 @@ from ds4watch.web.tokens import open_tokens
 
 log = logging.getLogger(__name__)
 
+_GARBAGE_THRESHOLDS = (50_000, 20, 50)
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_GATEWAY_START_SECONDS = 15.0
 
 
 class SystemClock:
@@ -127,11 +128,21 @@ async def _serve(blueprint: Blueprint, clock: Clock) -> int:
         asyncio.get_running_loop().add_signal_handler(number, _told_to_stop, stop, number)
     async with AsyncExitStack() as stack:
         daemon = await _assemble(blueprint, clock, stack)
+        _collect_less()
         told = await _until_stopped(daemon, stop)
         if told is signal.SIGINT:
             return 0 if await daemon.stop_everything() else 1
         await daemon.leave()
     return 0
+
+
+def _collect_less() -> None:
+    """Look for garbage less often, and not among what stays.
+
+    Ticks make next to none, and over 300 targets a full search holds everything up for 30 ms.
+    """
+    gc.freeze()
+    gc.set_threshold(*_GARBAGE_THRESHOLDS)
 
 
 def _told_to_stop(stop: asyncio.Future[signal.Signals], number: signal.Signals) -> None:
@@ -155,13 +166,21 @@ async def _until_stopped(daemon: Daemon, stop: asyncio.Future[signal.Signals]) -
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What outlives the daemon, opened, and what was found in it."""
+    """What outlives the daemon, opened, and what was found in it.
+
+    removed: targets with history that are not in the fleet; of those, discovery may yet claim some.
+    """
 
     samples: SampleStore
     state: StateStore
     live: LiveBuffer
     restored: RestoredState
-    unclaimed: frozenset[str]
+    removed: frozenset[str]
+
+    @property
+    def unclaimed(self) -> frozenset[str]:
+        """What discovery may yet claim."""
+        return frozenset(filter(is_discovered, self.removed))
 
 
 async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -> Daemon:
@@ -210,8 +229,10 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
 
     place = _place(blueprint, clock)
     await stack.enter_async_context(_admin(engine, parts, keeper, place, clock=clock))
-    await _start_gateways(keeper, board, settings)
+    # Gateways come up, or come back, while the memory fills; the first tick waits for neither.
+    await _start_gateways(keeper, settings)
     await supervisor.start(blueprint.specs, fleet)
+    await _remember(stores, settings.store.live_window_seconds, clock)
     await state.add_audit(_started(clock, stores.restored))
     await stack.enter_async_context(
         _jobs(
@@ -230,6 +251,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         dispatcher=dispatcher,
         supervisor=supervisor,
         keeper=keeper,
+        board=board,
         state=state,
         place=place,
         clock=clock,
@@ -237,28 +259,30 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
 
 
 async def _open_stores(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -> Stores:
-    """Open the databases and fill the memory from them."""
+    """Open the databases; the memory is still empty."""
     stack.callback(blueprint.gpus.close)
     store, state_dir = blueprint.settings.store, blueprint.state_dir
     samples = SampleStore.open(place_of(store, state_dir, Which.SAMPLES), clock)
     stack.push_async_callback(samples.close)
     state = StateStore.open(place_of(store, state_dir, Which.STATE), clock)
     stack.push_async_callback(state.close)
-    window_seconds = blueprint.settings.store.live_window_seconds
     live = LiveBuffer(
-        window_seconds=window_seconds,
+        window_seconds=store.live_window_seconds,
         windows=blueprint.rules.windows_read(),
         interval_of={
             name: options.interval_seconds for name, options in blueprint.scrape.options.items()
         },
-        budget_bytes=blueprint.settings.store.live_budget_bytes,
+        budget_bytes=store.live_budget_bytes,
     )
-    await live.reload(samples, clock.now() - window_seconds)
-    others = await _removed(samples, blueprint.specs)
-    unclaimed = frozenset(filter(is_discovered, others))
-    for name in others - unclaimed:
-        live.remove_target(name, clock.now())
-    return Stores(samples, state, live, await state.load(clock.now()), unclaimed)
+    removed = await _removed(samples, blueprint.specs)
+    return Stores(samples, state, live, await state.load(clock.now()), removed)
+
+
+async def _remember(stores: Stores, window_seconds: float, clock: Clock) -> None:
+    """Fill the memory; the series of workers that are no longer in the fleet end."""
+    await stores.live.reload(stores.samples, clock.now() - window_seconds)
+    for name in stores.removed - stores.unclaimed:
+        stores.live.remove_target(name, clock.now())
 
 
 async def _runner(
@@ -361,10 +385,10 @@ def _jobs(
     )
 
 
-async def _removed(samples: SampleStore, specs: Sequence[WorkerSpec]) -> set[str]:
+async def _removed(samples: SampleStore, specs: Sequence[WorkerSpec]) -> frozenset[str]:
     """Return the targets with history that are no longer in the fleet."""
     wanted = {spec.id for spec in specs} | {SELF.name}
-    return set(await samples.targets()) - wanted
+    return frozenset(await samples.targets()) - wanted
 
 
 def _client_factory(
@@ -447,16 +471,12 @@ def _engine_settings(blueprint: Blueprint) -> EngineSettings:
     )
 
 
-async def _start_gateways(keeper: GatewayKeeper, board: BoardPublisher, settings: Settings) -> None:
-    """Adopt or start the gateways and wait for them. Raises ConfigError if the port is taken."""
+async def _start_gateways(keeper: GatewayKeeper, settings: Settings) -> None:
+    """Adopt or start the gateways. Raises ConfigError if the port is taken."""
     adopted = await keeper.adopt()
     if not adopted:
         bind(settings.gateway.host, settings.gateway.port, setting="gateway").close()
     keeper.start_missing()
-    if not await board.connected(
-        settings.gateway.processes, timeout_seconds=_GATEWAY_START_SECONDS
-    ):
-        log.warning("a gateway does not answer: %s", keeper.last_words() or "see its log")
 
 
 def _started(clock: Clock, restored: RestoredState) -> AuditEntry:

@@ -13,6 +13,7 @@ from typing import Any
 from ds4watch.actions.runner import Runner
 from ds4watch.engine.status import Place
 from ds4watch.engine.tick import Engine
+from ds4watch.fleet.board import BoardPublisher
 from ds4watch.fleet.gateways import GatewayKeeper
 from ds4watch.fleet.supervisor import Supervisor
 from ds4watch.history.rows import AuditEntry, AuditKind
@@ -25,6 +26,7 @@ from ds4watch.scrape.discovery import Discovery
 
 log = logging.getLogger(__name__)
 
+_GATEWAY_START_SECONDS = 15.0
 _TELL_SECONDS = 5.0
 _TELL_LOOK_SECONDS = 0.5
 
@@ -39,6 +41,7 @@ class Daemon:
     dispatcher: Dispatcher
     supervisor: Supervisor
     keeper: GatewayKeeper
+    board: BoardPublisher
     state: StateStore
     place: Place
     clock: Clock
@@ -48,7 +51,7 @@ class Daemon:
         return {
             "engine": self.engine.run(),
             "discovery": self.discovery.run(),
-            "actions": self.runner.run(),
+            "actions": self._act(),
             "notify": self.dispatcher.run(),
             "gateways": self.keeper.keep(),
             "tell": self._tell(),
@@ -69,6 +72,13 @@ class Daemon:
         await self.supervisor.leave()
         await self._audit("the daemon left; workers and gateway go on")
         log.info("left: workers and gateway go on")
+
+    async def _act(self) -> None:
+        """Carry out actions, once the gateways are there to obey, or are late."""
+        wanted = len(self.keeper.pids())
+        if not await self.board.connected(wanted, timeout_seconds=_GATEWAY_START_SECONDS):
+            log.warning("a gateway does not answer: %s", self.keeper.last_words() or "see its log")
+        await self.runner.run()
 
     async def _audit(self, summary: str) -> None:
         entry = AuditEntry(self.clock.now(), AuditKind.DAEMON, "daemon", summary)
