@@ -76,7 +76,9 @@ async def test_streamed_and_plain_answers_are_booked_alike(tmp_path: Path) -> No
     assert one.usage.completion == two.usage.completion == whole.usage.completion_tokens == 5
 
 
-async def test_a_client_that_leaves_stops_the_generation_within_a_second(tmp_path: Path) -> None:
+async def test_case_12_a_client_that_leaves_stops_the_generation_and_is_on_record(
+    tmp_path: Path,
+) -> None:
     async with sim_workers(1) as workers, front_of(tmp_path, board_of(*workers)) as front:
         url = workers[0].url
         response = await front.post(LONG | {"stream": True})

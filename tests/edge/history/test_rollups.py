@@ -53,7 +53,7 @@ async def test_minutes_are_there_as_soon_as_a_slot_is_folded(store: SampleStore)
     assert (one.columns.tolist(), one.count.shape) == ([1], (1, 1))
 
 
-async def test_a_counter_keeps_its_total_over_restarts_of_worker_and_daemon(
+async def test_case_30_a_counter_keeps_its_total_over_restarts_of_worker_and_daemon(
     store: SampleStore, base: Base
 ) -> None:
     """Counter at 250, a restart, counter at 3; the window spans both (litellm#27519)."""

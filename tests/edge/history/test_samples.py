@@ -108,7 +108,7 @@ async def test_schema_numbers_are_the_same_after_a_restart(store: SampleStore, b
     await again.close()
 
 
-async def test_a_reader_that_holds_a_transaction_stops_no_write(
+async def test_case_65_a_reader_that_holds_a_transaction_stops_no_write(
     store: SampleStore, base: Base
 ) -> None:
     await store.append([scrape(NOW, [1, 2])])
@@ -118,7 +118,7 @@ async def test_a_reader_that_holds_a_transaction_stops_no_write(
     assert base.query("SELECT count(*) FROM scrapes") == [(2,)]
 
 
-async def test_samples_wait_while_the_file_is_locked_and_the_oldest_go_first(
+async def test_case_65_samples_wait_while_the_file_is_locked_and_the_oldest_go_first(
     store: SampleStore, base: Base, caplog: pytest.LogCaptureFixture
 ) -> None:
     await store.append([scrape(NOW, [0, 0])])

@@ -280,7 +280,7 @@ def test_any_openmetrics_page_reads_as_the_strict_parser_reads_it_first_and_late
         ('a_bucket{le="1"} 3 1.5 # {trace="z"} 0.5 1.4', key("a_bucket", le="1"), 3.0),
     ],
 )
-def test_a_line_reads_as_it_says(line: str, series: SeriesKey, value: float) -> None:
+def test_case_33_a_line_reads_as_it_says(line: str, series: SeriesKey, value: float) -> None:
     reader = PageReader(Schemas())
     for text in (line, f"b 1\n{line}\n", f"b 2\n{line}\n"):
         found = as_dict(reader.read(text.encode(), TEXT, "w"))
@@ -291,7 +291,7 @@ def test_not_a_number_stays_one() -> None:
     assert math.isnan(as_dict(read("a NaN\n"))[key("a")])
 
 
-def test_one_odd_line_does_not_lose_the_page() -> None:
+def test_case_33_one_odd_line_does_not_lose_the_page() -> None:
     page = read('a 1\nb{x="unclosed 2\nthis is not a metric\nc 3\n')
     assert as_dict(page) == {key("a"): 1.0, key("c"): 3.0}
     assert page.odd_lines == 2

@@ -157,7 +157,7 @@ def of(collected: Collected, name: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_an_engine_that_vanishes_is_missed_and_its_load_is_not_taken_for_nothing(
+def test_case_22_an_engine_that_vanishes_is_missed_and_its_load_is_not_taken_for_nothing(
     schemas: Schemas, caplog: pytest.LogCaptureFixture
 ) -> None:
     reader = Reader(schemas)
@@ -182,7 +182,7 @@ def test_an_engine_that_vanishes_is_missed_and_its_load_is_not_taken_for_nothing
     assert of(again, "ds4_tokens_per_second") == {("prompt",): 2.0, ("generated",): 2.0}
 
 
-def test_an_engine_that_stays_away_is_given_up_and_a_restart_expects_nothing(
+def test_case_22_an_engine_that_stays_away_is_given_up_and_a_restart_expects_nothing(
     schemas: Schemas,
 ) -> None:
     reader = Reader(schemas)

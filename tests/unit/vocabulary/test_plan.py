@@ -79,7 +79,7 @@ def test_a_page_of_version_06_gives_what_it_has_and_tells_what_it_lacks() -> Non
     assert ("ds4_vocabulary_info", "vllm", "v0") in everything(text)
 
 
-def test_counts_of_engines_add_up_and_the_fullest_cache_counts_and_each_is_kept() -> None:
+def test_case_20_counts_of_engines_add_up_and_the_fullest_cache_counts_and_each_is_kept() -> None:
     page = {
         'vllm:num_requests_running{engine="0",model_name="m"}': 3.0,
         'vllm:num_requests_running{engine="1",model_name="m"}': 5.0,
@@ -110,7 +110,7 @@ def test_counts_of_engines_add_up_and_the_fullest_cache_counts_and_each_is_kept(
     }
 
 
-def test_the_old_and_the_new_name_on_one_page_are_one_quantity() -> None:
+def test_case_18_the_old_and_the_new_name_on_one_page_are_one_quantity() -> None:
     page = {
         'vllm:gpu_cache_usage_perc{model_name="m"}': 0.8,
         'vllm:kv_cache_usage_perc{model_name="m"}': 0.5,
@@ -131,7 +131,7 @@ def test_the_old_and_the_new_name_on_one_page_are_one_quantity() -> None:
         (("kv_cache_usage_perc", "prompt_tokens_by_source_total"), "v1-2026.02"),
     ],
 )
-def test_workers_of_several_versions_give_one_usage_and_are_told_apart(
+def test_case_18_workers_of_several_versions_give_one_usage_and_are_told_apart(
     names: tuple[str, ...], generation: str
 ) -> None:
     page = {f'vllm:{name}{{source="local_compute"}}': 0.25 for name in names}
@@ -276,7 +276,7 @@ def test_a_page_without_an_engine_is_not_an_idle_engine(page: Page) -> None:
     assert missing(page) == {}
 
 
-def test_what_is_not_reported_is_absent_and_not_zero() -> None:
+def test_case_18_what_is_not_reported_is_absent_and_not_zero() -> None:
     assert load({"vllm:num_requests_running": 0.0}) == WorkerLoad(running=0)
 
 
@@ -292,14 +292,27 @@ def test_a_share_is_never_over_one(usage: float, read: float | None) -> None:
     assert load({"vllm:kv_cache_usage_perc": usage}).kv_usage_ratio == read
 
 
-def test_zero_aborts_are_not_told_as_a_fact() -> None:
+def test_case_17_a_block_longer_than_what_prompts_share_is_told_beside_the_misses() -> None:
+    """240 shared tokens never fill a block of 784; the rule CacheBlockLong goes by this."""
+    page = {
+        'vllm:cache_config_info{block_size="784",enable_prefix_caching="True"}': 1.0,
+        "vllm:prompt_tokens_total": 48_000.0,
+        "vllm:prefix_cache_queries_total": 48_000.0,
+        "vllm:prefix_cache_hits_total": 0.0,
+    }
+    found = everything(page)
+    assert found["ds4_cache_block_tokens",] == 784
+    assert found["ds4_cached_tokens_total", ""] == 0
+
+
+def test_case_12_zero_aborts_are_not_told_as_a_fact() -> None:
     page = {'vllm:request_success_total{finished_reason="abort"}': 0.0}
     assert signals(page) == {}
     page = dict.fromkeys(page, 3.0)
     assert signals(page) == {("ds4_finished_requests_total", "", "abort"): 3}
 
 
-def test_adapters_are_those_of_the_newest_lora_series_and_no_instant_is_added() -> None:
+def test_case_31_adapters_are_those_of_the_newest_lora_series_and_no_instant_is_added() -> None:
     def lora(running: str, waiting: str) -> str:
         return (
             f'vllm:lora_requests_info{{max_lora="4",running_lora_adapters="{running}",'

@@ -93,7 +93,7 @@ def test_a_restart_costs_nothing_but_what_was_counted_unseen() -> None:
     assert found[2] == pytest.approx(2 / 3)
 
 
-def test_totals_are_kept_over_a_restart_within_the_window() -> None:
+def test_case_30_totals_are_kept_over_a_restart_within_the_window() -> None:
     found = last_of((0, 0, 0, 0, 0, 0, 0), (10, 250, 0, 0, 0, 0, 0), (20, 3, 0, 0, 0, 0, 0))
     assert found[3] == pytest.approx(253 / 20)
 
@@ -115,7 +115,7 @@ def test_a_counter_that_is_not_reported_leaves_only_its_own_ratios_absent() -> N
     assert same(found, [math.nan, math.nan, math.nan, 3.0, 2.0])
 
 
-def test_hits_that_run_ahead_of_their_prompts_never_make_a_negative_ratio() -> None:
+def test_case_13_hits_that_run_ahead_of_their_prompts_never_make_a_negative_ratio() -> None:
     assert last_of((0, *[0] * 6), (9, 5, 0, 64, 0, 0, 0))[0] == 0.0
 
 
@@ -212,7 +212,9 @@ def test_all_at_once_equals_one_by_one(told: list[list[Point]]) -> None:
 
 
 @given(stories())
-def test_no_ratio_ever_leaves_zero_to_one_and_no_speed_is_negative(story: list[Point]) -> None:
+def test_case_13_no_ratio_ever_leaves_zero_to_one_and_no_speed_is_negative(
+    story: list[Point],
+) -> None:
     windows = Windows()
     windows.clear(np.array([0]))
     for at, values in story:
