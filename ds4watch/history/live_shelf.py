@@ -88,6 +88,10 @@ class _Drawer:
     by_labels: dict[tuple[int, Labels], int] = field(default_factory=dict)
     compact_at_rows: int = _COMPACT_ROWS
 
+    def missing(self, source: int, labels: Sequence[Labels]) -> list[Labels]:
+        """Return which of a source's series have no row."""
+        return [one for one in labels if (source, one) not in self.by_labels]
+
 
 class Shelves:
     """All pools. Selections are remembered until a series of their name comes or goes."""
@@ -117,10 +121,12 @@ class Shelves:
     ) -> IndexArray:
         """Return the rows of a source's series, adding those missing."""
         drawer = self._drawer(shelf)
-        missing = [one for one in labels if (source, one) not in drawer.by_labels]
+        missing = drawer.missing(source, labels)
         if missing:
             if len(drawer.pool.labels) + len(missing) > drawer.compact_at_rows:
                 self._compact(drawer, now)
+                # A series that comes back after long had a row until now.
+                missing = drawer.missing(source, labels)
             added = drawer.pool.add_rows(source, missing, now)
             for row, one in zip(added.tolist(), missing, strict=True):
                 self._enter(drawer, source, one, row)

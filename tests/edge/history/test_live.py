@@ -498,3 +498,17 @@ def test_appending_a_page_costs_no_work_for_each_sample() -> None:
         buffer.append([ScrapeResult(W1, at, 1, np.full(435, at, dtype=np.float64))], schema_of)
     assert calls == 1
     assert buffer.newest("n434") == [(W1.labels, 49.0)]
+
+
+def test_a_series_that_comes_back_after_long_while_many_others_come_is_kept(
+    buffer: LiveBuffer,
+) -> None:
+    """What is gone for long makes room for new series, also what is about to come back."""
+
+    pages = {0: range(40), 1: range(40, 60), 500: (0, *range(60, 95))}
+    for at, numbers in pages.items():
+        schema = Schema(10 + at, tuple(SeriesKey("a", (("x", str(it)),)) for it in numbers))
+        values = [float(at)] * len(numbers)
+        buffer.append([scrape(at, values, schema_id=schema.id)], {schema.id: schema}.__getitem__)
+    shown = live(buffer, "a", 500)
+    assert shown == {str(it): 500.0 for it in (0, *range(60, 95))}
