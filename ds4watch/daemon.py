@@ -75,6 +75,7 @@ from ds4watch.web.tokens import open_tokens
 log = logging.getLogger(__name__)
 
 _GARBAGE_THRESHOLDS = (50_000, 20, 50)
+"""Ticks make next to no garbage, and over 300 targets a full search holds all up for 30 ms."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -96,6 +97,7 @@ def run(settings: Settings, *, config_file: Path | None, sim: bool) -> int:
     state_dir = resolve_state_dir(settings, os.environ).absolute()
     make_state_dir(state_dir)
     raise_limit()
+    gc.set_threshold(*_GARBAGE_THRESHOLDS)
     with daemon_lock(state_dir):
         clock = SystemClock()
         loaded = LoadedSettings(settings, config_file)
@@ -128,21 +130,12 @@ async def _serve(blueprint: Blueprint, clock: Clock) -> int:
         asyncio.get_running_loop().add_signal_handler(number, _told_to_stop, stop, number)
     async with AsyncExitStack() as stack:
         daemon = await _assemble(blueprint, clock, stack)
-        _collect_less()
+        gc.freeze()
         told = await _until_stopped(daemon, stop)
         if told is signal.SIGINT:
             return 0 if await daemon.stop_everything() else 1
         await daemon.leave()
     return 0
-
-
-def _collect_less() -> None:
-    """Look for garbage less often, and not among what stays.
-
-    Ticks make next to none, and over 300 targets a full search holds everything up for 30 ms.
-    """
-    gc.freeze()
-    gc.set_threshold(*_GARBAGE_THRESHOLDS)
 
 
 def _told_to_stop(stop: asyncio.Future[signal.Signals], number: signal.Signals) -> None:

@@ -73,7 +73,8 @@ def upgrade(engine: Engine, which: Which, *, name: str, mend: str = "move the fi
             )
         # Alembic takes a fifth of a second to load, and most starts have no use for it.
         module = importlib.import_module("ds4watch.history.migrations")
-        cast("_Migrations", module).to_newest(which.steps, connection)
+        migrations: _Migrations = cast("_Migrations", module)
+        migrations.to_newest(which.steps, connection)
     _log.info("%s: schema brought from %s to %s", name, current or "nothing", known[-1])
 
 
