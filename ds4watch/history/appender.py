@@ -82,8 +82,8 @@ class Appender:
         self._drop_overflow()
 
     def count_raw(self, sizes: Mapping[int, int]) -> None:
-        """Take over what is stored, where that was not all appended here."""
-        self.raw_bytes = Counter(sizes)
+        """Take over what is stored of some targets, where that was not all appended here."""
+        self.raw_bytes |= Counter(sizes)
 
     def over(self, size: int) -> list[int]:
         """Return the targets that have more bytes of raw scrapes than `size`."""

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select
+from sqlalchemy import Connection, Row, bindparam, insert, select
 
 from ds4watch.history.chunk_codec import Scrapes, checksum, pack_chunk, unpack_chunk
 from ds4watch.history.frames import FailedScrape, Pick, RollupFrame, SchemaOf, StoredFrame
 from ds4watch.history.rollup import Buckets, merge, pack_buckets, unpack_buckets
-from ds4watch.history.sample_models import chunks, rollups, scrapes
+from ds4watch.history.sample_models import chunks, rollups
 from ds4watch.history.sample_rows import known, raw_rows, runs, stored_targets
 from ds4watch.model.scrape import Target
 from ds4watch.model.series import Schema
@@ -22,9 +22,6 @@ from ds4watch.model.series import Schema
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-CHUNKS_PER_SLICE = 10
-"""Deletes at once; a chunk takes a dozen pages, each of which must be freed."""
 
 # Made once: to make them takes longer than to run them.
 _CHUNKS = (
@@ -62,6 +59,7 @@ def chunk_row(target_id: int, schema: Schema, scrapes_of_run: Scrapes) -> dict[s
         "rows": len(scrapes_of_run.times_ms),
         "samples": scrapes_of_run.values.size,
         "checksum": checksum(payload),
+        "payload_bytes": len(payload),
         "payload": payload,
     }
 
@@ -80,6 +78,7 @@ def rollup_row(
         "buckets": len(buckets.starts_ms),
         "settled": settled,
         "checksum": checksum(payload),
+        "payload_bytes": len(payload),
         "payload": payload,
     }
 
@@ -178,47 +177,6 @@ def unpacked_rollup(row: Row[Any], reading: Reading) -> Buckets:
         message = f"{buckets.count.shape} values where its schema has {len(schema.series)}"
         raise ValueError(message)
     return buckets
-
-
-def chunks_before(connection: Connection, target_id: int, before_ms: int) -> int:
-    """Delete some chunks of a target that end before an instant; return how many scrapes."""
-    old = connection.execute(
-        select(chunks.c.id, chunks.c.rows)
-        .where(chunks.c.target_id == target_id, chunks.c.end_ms < before_ms)
-        .limit(CHUNKS_PER_SLICE)
-    ).all()
-    connection.execute(delete(chunks).where(chunks.c.id.in_([row.id for row in old])))
-    return sum(row.rows for row in old)
-
-
-def rollups_before(
-    connection: Connection, target_id: int, resolution_seconds: int, before_ms: int
-) -> int:
-    """Delete some roll-ups of a target that end before an instant; return how many buckets."""
-    old = connection.execute(
-        select(rollups.c.id, rollups.c.buckets)
-        .where(
-            rollups.c.target_id == target_id,
-            rollups.c.resolution_seconds == resolution_seconds,
-            rollups.c.end_ms < before_ms,
-        )
-        .limit(CHUNKS_PER_SLICE)
-    ).all()
-    connection.execute(delete(rollups).where(rollups.c.id.in_([row.id for row in old])))
-    return sum(row.buckets for row in old)
-
-
-def schemas_in_use(connection: Connection, among: Sequence[int]) -> set[int]:
-    """Return which of the schemas something stored refers to."""
-    found: set[int] = set()
-    for schema_id in among:
-        for table in (chunks, rollups, scrapes):
-            # The newest first: a schema in use is mostly found at once.
-            query = select(table.c.id).where(table.c.schema_id == schema_id)
-            if connection.execute(query.order_by(table.c.id.desc()).limit(1)).first():
-                found.add(schema_id)
-                break
-    return found
 
 
 def _chunk_parts(

@@ -124,6 +124,13 @@ class Database:
         """Run `work(connection, *arguments)` in the reader's thread."""
         return await self._run(self._read_thread, self._look, work, *arguments)
 
+    async def caught_up(self) -> None:
+        """Wait until the disk has done what it is busy with."""
+        writer = self._writer
+        lagging = None if writer is None else writer.lagging()
+        if lagging is not None:
+            await asyncio.wrap_future(lagging)
+
     async def close(self) -> None:
         """Finish what is queued and close the database; a second call does nothing."""
         if self._closed:

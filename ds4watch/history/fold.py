@@ -18,7 +18,7 @@ from ds4watch.history.codec import SLOT_MS
 from ds4watch.history.frames import NO_SCHEMA, Pick, SchemaOf
 from ds4watch.history.rollup import last_values, summarise
 from ds4watch.history.sample_models import rollups, scrapes, targets
-from ds4watch.history.sample_rows import RawRows, keyframes, known, raw_between, runs
+from ds4watch.history.sample_rows import RawRows, Span, keyframes, known, raw_slice, runs
 from ds4watch.history.settle import MINUTE_SECONDS, whole_parts
 from ds4watch.history.sweep import live, mark
 from ds4watch.model.errors import EdgeReason, StoreError
@@ -28,8 +28,8 @@ FOLD_BYTES = 1 << 20
 """Raw scrapes of a target beyond this are folded before their time."""
 _GRACE_MS = 30_000
 """A scrape that began in a slot is stored by then."""
-_MOST_ROWS = 2000
 _EVERYTHING = Pick(None)
+_GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,27 +83,35 @@ class Batch:
     carry: Carry
 
 
-def folded_until_ms(now_ms: int) -> int:
-    """Return the end of the last slot that is complete."""
-    return (now_ms - _GRACE_MS) // SLOT_MS * SLOT_MS
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Which slots are due. Targets fall due one after the other, so that none of it is a burst."""
+
+    now_ms: int
+    spread_ms: int
+
+    @property
+    def until_ms(self) -> int:
+        """The end of the last slot that is complete."""
+        return (self.now_ms - _GRACE_MS) // SLOT_MS * SLOT_MS
+
+    @property
+    def all_had_their_turn(self) -> bool:
+        """Whether that slot is due for every target."""
+        return self.now_ms - _GRACE_MS - self.spread_ms >= self.until_ms
+
+    def until_of(self, target_id: int) -> int:
+        """Return the end of the last slot that is due for a target."""
+        # Multiples of the golden ratio are spread evenly, however many there are.
+        delay_ms = round(target_id * _GOLDEN_RATIO % 1 * self.spread_ms)
+        return (self.now_ms - _GRACE_MS - delay_ms) // SLOT_MS * SLOT_MS
 
 
-def due_targets(connection: Connection, until_ms: int) -> list[int]:
-    """Return the targets that have raw scrapes older than `until_ms`."""
-    oldest = (
-        select(scrapes.c.at_ms)
-        .where(scrapes.c.target_id == targets.c.id, scrapes.c.id > targets.c.folded_id)
-        .order_by(scrapes.c.id)
-        .limit(1)
-        .scalar_subquery()
-    )
-    return list(connection.scalars(select(targets.c.id).where(oldest < until_ms)))
-
-
-def raw_bytes(connection: Connection) -> dict[int, int]:
-    """Return the bytes of raw scrapes of each target."""
-    query = select(scrapes.c.target_id, func.sum(func.length(scrapes.c.payload)))
-    query = query.join(targets).where(scrapes.c.id > targets.c.folded_id)
+def raw_bytes(connection: Connection, span: Span) -> dict[int, int]:
+    """Return the bytes of raw scrapes of each target of a span."""
+    mine = scrapes.c.target_id.between(*span)
+    query = select(scrapes.c.target_id, func.sum(scrapes.c.payload_bytes))
+    query = query.join(targets).where(mine, scrapes.c.id > targets.c.folded_id)
     found = connection.execute(query.group_by(scrapes.c.target_id))
     return {target_id: int(size or 0) for target_id, size in found}
 
@@ -127,7 +135,7 @@ def read_batch(
         cut_id = _slot_end(connection, target_id, until_ms)
     if cut_id is None:
         return None
-    rows = _up_to_keyframe(raw_between(connection, target_id, end_id=cut_id, most=_MOST_ROWS))
+    rows = raw_slice(connection, target_id, end_id=cut_id)
     if not rows.ids:
         return None
     if carry is None:
@@ -175,14 +183,6 @@ def _slot_end(connection: Connection, target_id: int, until_ms: int) -> int | No
             return row_id
     last = select(func.max(scrapes.c.id)).where(mine, scrapes.c.at_ms < end_ms)
     return int(connection.execute(last).scalar_one()) + 1
-
-
-def _up_to_keyframe(rows: RawRows) -> RawRows:
-    """Return as many rows as nothing after them stands on, where not all were read."""
-    if len(rows.ids) < _MOST_ROWS:
-        return rows
-    last = max((place for place, keyframe in enumerate(rows.keyframes) if keyframe), default=0)
-    return rows.part(0, last or len(rows.ids))
 
 
 def _folded(target_id: int, rows: RawRows, carry: Carry, schema_of: SchemaOf) -> Batch:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
-from ds4watch.history import fold, settle
+from ds4watch.history import fold, sample_rows, settle
 from ds4watch.history.appender import Appender
 from ds4watch.history.database import Database
 from ds4watch.history.errors import CorruptError
-from ds4watch.history.fold import Batch, Carry, FoldReport
+from ds4watch.history.fold import Batch, Carry, Due, FoldReport
 from ds4watch.history.frames import SchemaOf
+from ds4watch.history.pace import Pace
 from ds4watch.history.sample_rows import milliseconds
 from ds4watch.history.sweep import sweep
 from ds4watch.model.errors import EdgeReason, StoreError
@@ -50,8 +51,11 @@ class _Tally:
 class Folder:
     """Carries the last value of each series from one fold of a target to the next."""
 
-    def __init__(self, database: Database, appender: Appender, schema_of: SchemaOf) -> None:
+    def __init__(
+        self, database: Database, pace: Pace, appender: Appender, schema_of: SchemaOf
+    ) -> None:
         self._database = database
+        self._pace = pace
         self._appender = appender
         self._schema_of = schema_of
         self._carries: dict[int, Carry] = {}
@@ -66,15 +70,19 @@ class Folder:
         """Forget what a target that is no longer stored had last."""
         self._carries.pop(target_id, None)
 
-    async def fold(self, now: UnixSeconds) -> FoldReport:
-        """Fold all that is due. What fails stays as it was, and is tried again next time."""
+    async def fold(self, now: UnixSeconds, *, spread_seconds: float) -> FoldReport:
+        """Fold all that is due. What fails stays as it was, and is tried again next time.
+
+        What was folded is deleted when all targets had their turn: then whole pages go.
+        """
         tally = _Tally()
-        until_ms = fold.folded_until_ms(milliseconds(now))
+        due = Due(milliseconds(now), milliseconds(spread_seconds))
         try:
-            await self._fold_due(until_ms, tally)
-            await sweep(self._database)
+            await self._fold_due(due, tally)
+            if due.all_had_their_turn:
+                await sweep(self._pace)
             for resolution_seconds in settle.SPAN_MS:
-                await self._settle_due(resolution_seconds, until_ms, tally)
+                await self._settle_due(resolution_seconds, due, tally)
         except StoreError as error:
             tally.failures.append(str(error))
         self._tell(tally.failures)
@@ -87,22 +95,29 @@ class Folder:
             failures=tuple(tally.failures),
         )
 
-    async def _fold_due(self, until_ms: int, tally: _Tally) -> None:
+    async def _fold_due(self, due: Due, tally: _Tally) -> None:
         if not self._counted:
-            sizes = await self._database.read(fold.raw_bytes)
-            await self._database.in_writer(self._appender.count_raw, sizes)
+            await self._count_raw()
             self._counted = True
-        for target_id in await self._database.read(fold.due_targets, until_ms):
-            await self._fold_target(target_id, until_ms, tally, early=False)
+        oldest_ms = await self._database.read(sample_rows.oldest_ms, due.until_ms)
+        for target_id, at_ms in oldest_ms.items():
+            if at_ms < due.until_of(target_id):
+                await self._fold_target(target_id, due.until_of(target_id), tally, early=False)
         for target_id in self._appender.over(fold.FOLD_BYTES):
-            await self._fold_target(target_id, until_ms, tally, early=True)
+            await self._fold_target(target_id, due.until_ms, tally, early=True)
+
+    async def _count_raw(self) -> None:
+        """Count what was there before. What comes in meanwhile may be missed: that is little."""
+        for span in await self._database.read(sample_rows.spans):
+            sizes = await self._pace.read(fold.raw_bytes, span)
+            await self._database.in_writer(self._appender.count_raw, sizes)
 
     async def _fold_target(
         self, target_id: int, until_ms: int, tally: _Tally, *, early: bool
     ) -> None:
         try:
-            while batch := await self._database.read(self._read, target_id, until_ms, early):
-                await self._database.in_writer(self._store, batch)
+            while batch := await self._pace.read(self._read, target_id, until_ms, early):
+                await self._pace.in_writer(self._store, batch)
                 tally.add(batch)
         except StoreError as error:
             tally.leave(error)
@@ -128,14 +143,17 @@ class Folder:
             # The next scrape must not be told apart from one that is in a chunk now.
             self._appender.forget_columns(batch.target_id)
 
-    async def _settle_due(self, resolution_seconds: int, until_ms: int, tally: _Tally) -> None:
-        due = await self._database.read(settle.due_spans, resolution_seconds, until_ms)
-        for target_id in due:
+    async def _settle_due(self, resolution_seconds: int, due: Due, tally: _Tally) -> None:
+        ends = await self._database.read(settle.oldest_ends, resolution_seconds)
+        for target_id, end_ms in ends.items():
+            until_ms = due.until_of(target_id)
+            if end_ms > until_ms:
+                continue
             try:
-                while settling := await self._database.read(
+                while settling := await self._pace.read(
                     settle.read_settling, target_id, resolution_seconds, until_ms
                 ):
-                    await self._database.write(settle.store_settling, settling)
+                    await self._pace.write(settle.store_settling, settling)
                     tally.settled += len(settling.ids)
             except StoreError as error:
                 tally.leave(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -40,6 +41,9 @@ class Line(Protocol):
 
     def begin(self) -> AbstractContextManager[Connection]:
         """Run a block as one transaction. Raises StoreError."""
+
+    def lagging(self) -> Future[None] | None:
+        """Return what the disk is still busy with, if it is."""
 
     def dispose(self) -> None:
         """Close it."""

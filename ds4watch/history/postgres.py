@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -195,6 +196,10 @@ class PostgresLine:
             if found is error:
                 raise
             raise found from error
+
+    def lagging(self) -> Future[None] | None:
+        """Return nothing: the server's disk is the server's affair."""
+        return None
 
     def dispose(self) -> None:
         """Close it."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ds4watch.history import chunk_rows, sample_rows
+from ds4watch.history import prune_rows, sample_rows
 from ds4watch.history.appender import Appender
 from ds4watch.history.database import Database
+from ds4watch.history.pace import Pace
+from ds4watch.history.prune_rows import Expiry, Kind
 from ds4watch.history.sample_rows import milliseconds
 from ds4watch.history.schemas import SchemaTable
 from ds4watch.history.sweep import sweep
@@ -24,6 +26,7 @@ class Pruner:
     def __init__(
         self,
         database: Database,
+        pace: Pace,
         appender: Appender,
         schemas: SchemaTable,
         *,
@@ -32,49 +35,56 @@ class Pruner:
         """`forget` is called with the number of a target of which nothing is left."""
         self._forget = forget
         self._database = database
+        self._pace = pace
         self._appender = appender
         self._schemas = schemas
 
     async def prune(self, before_at: UnixSeconds) -> int:
         """Delete scrapes older than `before_at`, folded or not, and return how many."""
-        deleted = 0
-        for target_id in await self._database.read(sample_rows.target_ids):
-            while gone := await self._database.write(
-                chunk_rows.chunks_before, target_id, milliseconds(before_at)
-            ):
-                deleted += gone
-            deleted += await self._database.in_writer(self._expire, target_id, before_at)
-        await sweep(self._database)
+        before_ms = milliseconds(before_at)
+        deleted = await self._delete(prune_rows.CHUNKS, before_ms)
+        for target_id in await self._database.read(sample_rows.oldest_ms, before_ms):
+            deleted += await self._expire(target_id, before_ms)
+        await sweep(self._pace)
         await self._drop_targets()
         await self._drop_schemas()
         return deleted
 
     async def prune_rollups(self, resolution_seconds: int, before_at: UnixSeconds) -> int:
         """Delete buckets older than `before_at` and return how many."""
-        deleted = 0
-        for target_id in await self._database.read(sample_rows.target_ids):
-            while gone := await self._database.write(
-                chunk_rows.rollups_before, target_id, resolution_seconds, milliseconds(before_at)
-            ):
-                deleted += gone
+        kind = prune_rows.rollups_of(resolution_seconds)
+        deleted = await self._delete(kind, milliseconds(before_at))
         await self._drop_targets()
         return deleted
 
-    def _expire(self, target_id: int, before_at: UnixSeconds) -> int:
+    async def _delete(self, kind: Kind, before_ms: int) -> int:
+        deleted = 0
+        for target_id in await self._database.read(prune_rows.targets_with_old, kind, before_ms):
+            while gone := await self._pace.write(prune_rows.delete_old, kind, target_id, before_ms):
+                deleted += gone
+        return deleted
+
+    async def _expire(self, target_id: int, before_ms: int) -> int:
+        while True:
+            found = await self._pace.read(prune_rows.expiry, target_id, before_ms)
+            if await self._pace.in_writer(self._store_expiry, found):
+                return found.rows
+
+    def _store_expiry(self, found: Expiry) -> bool:
         with self._database.writing() as connection:
-            gone, everything = sample_rows.expire(connection, target_id, before_at)
-        if everything:
+            done = prune_rows.expire(connection, found)
+        if done and found.newest_id is not None:
             # A scrape that comes in meanwhile must not be told apart from a deleted row.
-            self._appender.forget_columns(target_id)
-        return gone
+            self._appender.forget_columns(found.target_id)
+        return done
 
     async def _drop_targets(self) -> None:
-        for target_id in await self._database.read(sample_rows.empty_targets):
+        for target_id in await self._database.read(prune_rows.empty_targets):
             await self._database.in_writer(self._drop_if_empty, target_id)
 
     def _drop_if_empty(self, target_id: int) -> None:
         with self._database.writing() as connection:
-            gone = sample_rows.delete_target_if_empty(connection, target_id)
+            gone = prune_rows.delete_target_if_empty(connection, target_id)
         if gone:
             self._appender.forget_target(target_id)
             self._forget(target_id)
@@ -82,7 +92,11 @@ class Pruner:
     async def _drop_schemas(self) -> None:
         shown = await self._database.in_writer(self._appender.schemas_shown)
         idle = sorted(self._schemas.saved_ids() - shown)
-        used = await self._database.read(chunk_rows.schemas_in_use, idle)
+        if not idle:
+            return
+        used = await self._database.read(prune_rows.folded_schemas, idle)
+        for span in await self._database.read(sample_rows.spans) if set(idle) - used else ():
+            used |= await self._pace.read(prune_rows.raw_schemas, span)
         await self._database.in_writer(self._forget_schemas, sorted(set(idle) - used))
 
     def _forget_schemas(self, schema_ids: list[int]) -> None:
@@ -90,5 +104,5 @@ class Pruner:
         unused = sorted(set(schema_ids) - self._appender.schemas_shown())
         if unused:
             with self._database.writing() as connection:
-                sample_rows.delete_schemas(connection, unused)
+                prune_rows.delete_schemas(connection, unused)
             self._schemas.forget(unused)

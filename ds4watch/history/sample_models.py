@@ -53,8 +53,17 @@ scrapes = Table(
     Column("failure", Name(16), nullable=True),
     Column("message", Words, nullable=True),
     Column("page_samples", Integer, nullable=True),
+    Column("payload_bytes", Integer, nullable=False, server_default="0"),
 )
-Index("ix_scrapes_target", scrapes.c.target_id, scrapes.c.id)
+# Beside the order of a target's scrapes, all that statistics ask for.
+Index(
+    "ix_scrapes_target",
+    scrapes.c.target_id,
+    scrapes.c.id,
+    scrapes.c.at_ms,
+    scrapes.c.schema_id,
+    scrapes.c.payload_bytes,
+)
 Index(
     "ix_scrapes_keyframes",
     scrapes.c.target_id,
@@ -76,9 +85,18 @@ chunks = Table(
     Column("rows", Integer, nullable=False),
     Column("samples", BigInteger, nullable=False),
     Column("checksum", BigInteger, nullable=False),
+    Column("payload_bytes", Integer, nullable=False),
     Column("payload", LargeBinary, nullable=False),
 )
-Index("ix_chunks_target_end", chunks.c.target_id, chunks.c.end_ms)
+Index(
+    "ix_chunks_target_end",
+    chunks.c.target_id,
+    chunks.c.end_ms,
+    chunks.c.start_ms,
+    chunks.c.rows,
+    chunks.c.samples,
+    chunks.c.payload_bytes,
+)
 
 rollups = Table(
     "rollups",
@@ -93,6 +111,7 @@ rollups = Table(
     # Whether the next coarser resolution has it.
     Column("settled", Boolean, nullable=False),
     Column("checksum", BigInteger, nullable=False),
+    Column("payload_bytes", Integer, nullable=False),
     Column("payload", LargeBinary, nullable=False),
 )
 Index(
@@ -100,6 +119,8 @@ Index(
     rollups.c.target_id,
     rollups.c.resolution_seconds,
     rollups.c.end_ms,
+    rollups.c.buckets,
+    rollups.c.payload_bytes,
 )
 Index(
     "ix_rollups_unsettled",

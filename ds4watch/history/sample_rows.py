@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from sqlalchemy import (
     BigInteger,
-    ColumnElement,
     Connection,
     Dialect,
     Integer,
     bindparam,
-    delete,
     func,
     insert,
     select,
@@ -26,10 +24,10 @@ from ds4watch.history import sql
 from ds4watch.history.chunk_codec import Scrapes
 from ds4watch.history.codec import PackedRow, unpack_rows
 from ds4watch.history.frames import NO_SCHEMA, Pick, SchemaOf
-from ds4watch.history.sample_models import chunks, rollups, scrapes, targets
+from ds4watch.history.sample_models import chunks, scrapes, targets
 from ds4watch.history.sample_models import schemas as schemas_table
 from ds4watch.history.schemas import series_document, series_from
-from ds4watch.history.sweep import live, mark, mark_of
+from ds4watch.history.sweep import live, mark_of
 from ds4watch.model.errors import EdgeReason
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.scrape import ScrapeFailure, ScrapeResult, Target
@@ -63,6 +61,8 @@ _KEYFRAMES = (
     .order_by(scrapes.c.at_ms)
 )
 _BEYOND_ALL = (1 << 63) - 1
+_TARGETS_PER_SPAN = 10
+_MOST_ROWS = 2000
 _INSERTED = [column.name for column in scrapes.columns if not column.primary_key]
 
 
@@ -87,6 +87,13 @@ class RawRows(NamedTuple):
         return RawRows(*columns)
 
 
+class Span(NamedTuple):
+    """Targets, by number."""
+
+    first_id: int
+    last_id: int
+
+
 def milliseconds(at: UnixSeconds) -> int:
     """Return an instant as it is stored."""
     return round(at * 1000)
@@ -106,11 +113,6 @@ def stored_schemas(connection: Connection) -> list[tuple[str, Schema]]:
         (row.digest, Schema(row.id, series_from(row.series)))
         for row in connection.execute(select(schemas_table))
     ]
-
-
-def delete_schemas(connection: Connection, schema_ids: Sequence[int]) -> None:
-    """Delete schemas that nothing refers to."""
-    connection.execute(delete(schemas_table).where(schemas_table.c.id.in_(schema_ids)))
 
 
 def insert_target(connection: Connection, target: Target) -> int:
@@ -149,6 +151,7 @@ def scrape_row(result: ScrapeResult, target_id: int, packed: PackedRow | None) -
         "failure": None if failure is None else failure.reason.value,
         "message": None if failure is None else failure.message,
         "page_samples": result.page_samples,
+        "payload_bytes": 0 if packed is None else len(packed.payload),
     }
 
 
@@ -200,6 +203,17 @@ def raw_between(
     return RawRows(*columns) if columns else RawRows(*((),) * len(_COLUMNS))
 
 
+def raw_slice(
+    connection: Connection, target_id: int, first_id: int = 0, end_id: int = _BEYOND_ALL
+) -> RawRows:
+    """Return the same, of very many only so many that nothing after them stands on them."""
+    rows = raw_between(connection, target_id, first_id, end_id, most=_MOST_ROWS)
+    if len(rows.ids) < _MOST_ROWS:
+        return rows
+    last = max((place for place, keyframe in enumerate(rows.keyframes) if keyframe), default=0)
+    return rows.part(0, last or len(rows.ids))
+
+
 def keyframes(connection: Connection, target_id: int) -> list[tuple[int, int]]:
     """Return the ids and times of a target's keyframes, in the order in which they were stored."""
     found = connection.execute(_KEYFRAMES, {"target_id": target_id}).all()
@@ -236,50 +250,27 @@ def last_at_ms(connection: Connection, name: str) -> int | None:
     return None if newest is None else int(newest)
 
 
-def target_ids(connection: Connection) -> list[int]:
-    """Return the numbers of all targets."""
-    return list(connection.scalars(select(targets.c.id)))
-
-
-def expire(connection: Connection, target_id: int, before_at: UnixSeconds) -> tuple[int, bool]:
-    """Let a target's old raw scrapes go; return how many, and whether those are all.
-
-    Rows are kept from the last keyframe on that is not younger than `before_at`, so that what
-    follows can be decoded. A target without younger rows loses all.
-    """
-    before_ms = milliseconds(before_at)
-    newest_ms, newest_id = connection.execute(
-        select(func.max(scrapes.c.at_ms), func.max(scrapes.c.id)).where(live(target_id))
-    ).one()
-    everything = newest_ms is None or newest_ms < before_ms
-    last_id = newest_id or 0
-    if not everything:
-        keyframe = select(func.max(scrapes.c.id)).where(
-            live(target_id), scrapes.c.keyframe, scrapes.c.at_ms <= before_ms
-        )
-        last_id = (connection.execute(keyframe).scalar() or 0) - 1
-    old = select(func.count()).where(live(target_id), scrapes.c.id <= last_id)
-    gone = connection.execute(old).scalar_one()
-    mark(connection, target_id, last_id)
-    return gone, everything
-
-
-def empty_targets(connection: Connection) -> list[int]:
-    """Return the targets of which nothing is left."""
-    return list(connection.scalars(select(targets.c.id).where(*_nothing_left())))
-
-
-def delete_target_if_empty(connection: Connection, target_id: int) -> bool:
-    """Delete a target of which nothing is left and return whether it went."""
-    gone = connection.execute(delete(targets).where(targets.c.id == target_id, *_nothing_left()))
-    return gone.rowcount > 0
-
-
-def _nothing_left() -> list[ColumnElement[bool]]:
-    return [
-        ~select(table.c.id).where(table.c.target_id == targets.c.id).exists()
-        for table in (scrapes, chunks, rollups)
+def spans(connection: Connection) -> list[Span]:
+    """Return all targets' numbers in spans, so few in each that a read of them is short."""
+    numbers = list(connection.scalars(select(targets.c.id).order_by(targets.c.id)))
+    parts = [
+        numbers[start : start + _TARGETS_PER_SPAN]
+        for start in range(0, len(numbers), _TARGETS_PER_SPAN)
     ]
+    return [Span(part[0], part[-1]) for part in parts]
+
+
+def oldest_ms(connection: Connection, before_ms: int) -> dict[int, int]:
+    """Return when the first raw scrape of each target began, where that was before an instant."""
+    oldest = (
+        select(scrapes.c.at_ms)
+        .where(scrapes.c.target_id == targets.c.id, scrapes.c.id > targets.c.folded_id)
+        .order_by(scrapes.c.id)
+        .limit(1)
+        .scalar_subquery()
+    )
+    found = connection.execute(select(targets.c.id, oldest).where(oldest < before_ms))
+    return {target_id: int(at_ms) for target_id, at_ms in found}
 
 
 def known(schema_of: SchemaOf, schema_id: int) -> Schema:

@@ -18,6 +18,7 @@ from ds4watch.history.folder import Folder
 from ds4watch.history.frames import Keep, Pick, RollupFrame, StoredFrame, results_of
 from ds4watch.history.line import SetAside, Tuning
 from ds4watch.history.migrate import Which
+from ds4watch.history.pace import Pace, Pause
 from ds4watch.history.place import Place
 from ds4watch.history.pruner import Pruner
 from ds4watch.history.sample_rows import milliseconds
@@ -56,6 +57,7 @@ class SampleStore:
         database: Database,
         *,
         stored: _Stored,
+        pace: Pace,
         waiting_results: int = WAITING_RESULTS,
     ) -> None:
         self.damaged_parts = 0
@@ -68,9 +70,9 @@ class SampleStore:
             waiting_results=waiting_results,
             started_anew=self._start_anew,
         )
-        self._folder = Folder(database, self._appender, self._schemas.get)
+        self._folder = Folder(database, pace, self._appender, self._schemas.get)
         self._pruner = Pruner(
-            database, self._appender, self._schemas, forget=self._folder.forget_target
+            database, pace, self._appender, self._schemas, forget=self._folder.forget_target
         )
         self._upkeep = asyncio.Lock()
 
@@ -82,10 +84,11 @@ class SampleStore:
         *,
         busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS,
         waiting_results: int = WAITING_RESULTS,
+        pause: Pause = asyncio.sleep,
     ) -> SampleStore:
         """Open or make the database; a corrupt file is set aside with a warning.
 
-        Raises what Database does.
+        pause: how upkeep waits between its steps. Raises what Database does.
         """
         tuning = Tuning(
             durable=False,
@@ -94,7 +97,8 @@ class SampleStore:
         )
         database = Database(place, Which.SAMPLES, tuning, clock)
         stored = database.first_read(_stored)
-        return cls(database, stored=stored, waiting_results=waiting_results)
+        pace = Pace(database, clock, pause)
+        return cls(database, stored=stored, pace=pace, waiting_results=waiting_results)
 
     def intern(self, series: tuple[SeriesKey, ...]) -> Schema:
         """Return the schema of a page. Its number outlives restarts once it was appended."""
@@ -123,10 +127,13 @@ class SampleStore:
         """Store scrapes; on disk when this returns, or waiting if the database fails."""
         await self._database.in_writer(self._appender.append, tuple(results))
 
-    async def fold(self, now: UnixSeconds) -> FoldReport:
-        """Fold the scrapes of complete slots of ten minutes to chunks and roll-ups."""
+    async def fold(self, now: UnixSeconds, *, spread_seconds: float = 0.0) -> FoldReport:
+        """Fold the scrapes of complete slots of ten minutes to chunks and roll-ups.
+
+        spread_seconds: how long after a slot the last target falls due; under ten minutes.
+        """
         async with self._upkeep:
-            return await self._folder.fold(now)
+            return await self._folder.fold(now, spread_seconds=spread_seconds)
 
     async def read(
         self, target: str, start_at: UnixSeconds, end_at: UnixSeconds
@@ -205,7 +212,7 @@ class SampleStore:
 
     async def stats(self) -> list[TargetStats]:
         """Return what is stored of each target."""
-        return await self._database.read(read_stats, self._schemas.get)
+        return await read_stats(self._database, self._schemas.get)
 
     async def close(self) -> None:
         """Store what waits, if it can be, and close the file."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, select, update
+from sqlalchemy import Connection, Row, delete, func, select, update
 
 from ds4watch.history.chunk_codec import checksum
 from ds4watch.history.chunk_rows import insert_folded, rollup_row
@@ -31,19 +31,16 @@ class Settling:
     rows: Sequence[dict[str, Any]]
 
 
-def due_spans(connection: Connection, resolution_seconds: int, until_ms: int) -> list[int]:
-    """Return the targets with roll-ups to settle."""
+def oldest_ends(connection: Connection, resolution_seconds: int) -> dict[int, int]:
+    """Return where the oldest span ends that each target has roll-ups of to settle."""
     span_ms = SPAN_MS[resolution_seconds]
-    found = connection.scalars(
-        select(rollups.c.target_id)
-        .where(
-            rollups.c.resolution_seconds == resolution_seconds,
-            ~rollups.c.settled,
-            rollups.c.start_ms < until_ms // span_ms * span_ms,
-        )
-        .distinct()
+    oldest = (
+        select(rollups.c.target_id, func.min(rollups.c.start_ms))
+        .where(rollups.c.resolution_seconds == resolution_seconds, ~rollups.c.settled)
+        .group_by(rollups.c.target_id)
     )
-    return list(found)
+    found = connection.execute(oldest)
+    return {target_id: (start_ms // span_ms + 1) * span_ms for target_id, start_ms in found}
 
 
 def read_settling(

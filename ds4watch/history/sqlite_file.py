@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,14 +16,15 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from ds4watch.history.columns import json_text
 from ds4watch.history.errors import CorruptError, store_errors
 from ds4watch.history.line import SetAside, Tuning
+from ds4watch.history.wal import LONGEST_LOG_PAGES, WriteBack
 from ds4watch.model.errors import ConfigError, EdgeReason, Located, StoreError
 from ds4watch.model.ports import UnixSeconds
 
 _log = logging.getLogger(__name__)
 
 _QUICK_CHECK_BYTES = 32 << 20
-_CACHE_KIB = 16 << 10
 """Up to here the whole file is looked through at a start: a tenth of a second."""
+_CACHE_KIB = 16 << 10
 
 
 class SqliteHome:
@@ -55,7 +57,8 @@ class SqliteHome:
     def line(self, *, read_only: bool) -> SqliteLine:
         """Return a connection."""
         begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
-        return SqliteLine(self._engine(begin=begin, read_only=read_only))
+        beside = None if read_only or self._tuning.durable else WriteBack(self._path)
+        return SqliteLine(self._engine(begin=begin, read_only=read_only), beside)
 
     def set_aside(self, at: UnixSeconds, why: str) -> SetAside:
         """Rename the file, with its -wal and -shm, so that a new one can take its place."""
@@ -89,6 +92,10 @@ class SqliteHome:
             # A target's rows stand a wave apart: its neighbours' come along, and are read next.
             connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
             connection.execute(f"PRAGMA query_only={'ON' if read_only else 'OFF'}")
+            # Many are built to fill what is deleted with zeros: that writes every page of a chunk.
+            connection.execute("PRAGMA secure_delete=FAST")
+            if not tuning.durable:
+                connection.execute(f"PRAGMA wal_autocheckpoint={LONGEST_LOG_PAGES}")
 
         @event.listens_for(engine, "begin")
         def start(connection: Connection) -> None:
@@ -100,17 +107,27 @@ class SqliteHome:
 class SqliteLine:
     """One connection to a file."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, beside: WriteBack | None = None) -> None:
+        """Write; `beside` moves what was committed from the log, else every so often a commit."""
         self._engine = engine
+        self._beside = beside
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         """Run a block as one transaction. Raises StoreError."""
         with store_errors(), self._engine.begin() as connection:
             yield connection
+        if self._beside is not None:
+            self._beside.committed()
+
+    def lagging(self) -> Future[None] | None:
+        """Return what the disk is still busy with."""
+        return None if self._beside is None else self._beside.lagging()
 
     def dispose(self) -> None:
         """Close it."""
+        if self._beside is not None:
+            self._beside.close()
         self._engine.dispose()
 
 

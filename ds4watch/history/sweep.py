@@ -21,7 +21,7 @@ from sqlalchemy import (
     update,
 )
 
-from ds4watch.history.database import Database
+from ds4watch.history.pace import Pace
 from ds4watch.history.sample_models import scrapes, targets
 
 _IDS_PER_SLICE = 1000
@@ -47,11 +47,11 @@ def mark(connection: Connection, target_id: int, last_id: int) -> None:
     )
 
 
-async def sweep(database: Database) -> None:
+async def sweep(pace: Pace) -> None:
     """Delete all that is marked, in slices."""
-    start_id = await database.read(_first_id)
+    start_id = await pace.read(_first_id)
     while start_id is not None:
-        start_id = await database.write(_sweep_slice, start_id)
+        start_id = await pace.write(_sweep_slice, start_id)
 
 
 def _first_id(connection: Connection) -> int | None:

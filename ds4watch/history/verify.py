@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, func, select
+from sqlalchemy import Connection, Row, Table, case, func, select
 
 from ds4watch.history.chunk_rows import Reading, unpacked_chunk, unpacked_rollup, whole
 from ds4watch.history.database import Database
 from ds4watch.history.frames import Pick, SchemaOf
 from ds4watch.history.sample_models import chunks, rollups, scrapes, targets
-from ds4watch.history.sample_rows import known, raw_between, runs, stored_targets
+from ds4watch.history.sample_rows import Span, known, raw_slice, runs, spans, stored_targets
 from ds4watch.model.ports import UnixSeconds
 
 Progress = Callable[[int, int], None]
@@ -34,14 +35,14 @@ class TargetStats:
     """What is stored of one target. `rows` are scrapes not folded yet, `bytes` counts payloads."""
 
     target: str
-    first_at: UnixSeconds
-    last_at: UnixSeconds
-    rows: int
-    chunks: int
-    scrapes: int
-    samples: int
-    bytes: int
-    rollup_bytes: int
+    first_at: UnixSeconds = math.inf
+    last_at: UnixSeconds = -math.inf
+    rows: int = 0
+    chunks: int = 0
+    scrapes: int = 0
+    samples: int = 0
+    bytes: int = 0
+    rollup_bytes: int = 0
 
     @property
     def bytes_a_sample(self) -> float:
@@ -58,7 +59,12 @@ async def verify(database: Database, schema_of: SchemaOf, progress: Progress) ->
     found: list[Finding] = []
     done = 0
     for target_id, name in names.items():
-        found += await database.read(_raw_findings, target_id, name, schema_of)
+        first_id: int | None = 0
+        while first_id is not None:
+            first_id, findings = await database.read(
+                _raw_findings, target_id, name, first_id, schema_of
+            )
+            found += findings
         done += 1
         progress(done, total)
     for table in (chunks, rollups):
@@ -71,17 +77,14 @@ async def verify(database: Database, schema_of: SchemaOf, progress: Progress) ->
     return found
 
 
-def read_stats(connection: Connection, schema_of: SchemaOf) -> list[TargetStats]:
-    """Return what is stored of each target, by name."""
+async def read_stats(database: Database, schema_of: SchemaOf) -> list[TargetStats]:
+    """Return what is stored of each target that has scrapes, by name; read in slices."""
     by_name: dict[str, list[TargetStats]] = {}
-    for one in (*_raw_stats(connection, schema_of), *_chunk_stats(connection)):
-        by_name.setdefault(one.target, []).append(one)
-    sizes = func.sum(func.length(rollups.c.payload))
-    query = select(targets.c.name, sizes).join(targets).group_by(targets.c.name)
-    rollup_bytes = {name: int(size) for name, size in connection.execute(query)}
-    return [
-        _added(name, parts, rollup_bytes.get(name, 0)) for name, parts in sorted(by_name.items())
-    ]
+    for span in await database.read(spans):
+        for one in await database.read(_stats, span, schema_of):
+            by_name.setdefault(one.target, []).append(one)
+    added = [_added(name, parts) for name, parts in sorted(by_name.items())]
+    return [one for one in added if one.scrapes]
 
 
 def _count(connection: Connection, table: Table) -> int:
@@ -89,14 +92,18 @@ def _count(connection: Connection, table: Table) -> int:
 
 
 def _raw_findings(
-    connection: Connection, target_id: int, name: str, schema_of: SchemaOf
-) -> list[Finding]:
+    connection: Connection, target_id: int, name: str, first_id: int, schema_of: SchemaOf
+) -> tuple[int | None, list[Finding]]:
+    """Return where to go on, None at the end, and what cannot be read up to there."""
+    rows = raw_slice(connection, target_id, first_id)
+    if not rows.ids:
+        return None, []
     try:
-        for _ in runs(raw_between(connection, target_id), schema_of, Pick(None)):
+        for _ in runs(rows, schema_of, Pick(None)):
             pass
     except ValueError as error:
-        return [Finding(name, f"scrapes not folded yet: {error}")]
-    return []
+        return rows.ids[-1] + 1, [Finding(name, f"scrapes not folded yet: {error}")]
+    return rows.ids[-1] + 1, []
 
 
 def _slice(
@@ -128,56 +135,68 @@ def _damage(table: Table, row: Row[Any], schema_of: SchemaOf) -> list[str]:
     return messages
 
 
-def _raw_stats(connection: Connection, schema_of: SchemaOf) -> Iterator[TargetStats]:
-    good = func.count(scrapes.c.payload)
-    size = func.sum(func.length(scrapes.c.payload))
+def _stats(connection: Connection, span: Span, schema_of: SchemaOf) -> list[TargetStats]:
+    """Return parts of what is stored of some targets. All of it stands in the indices."""
+    return [
+        *_raw_stats(connection, span, schema_of),
+        *_chunk_stats(connection, span),
+        *_rollup_stats(connection, span),
+    ]
+
+
+def _raw_stats(connection: Connection, span: Span, schema_of: SchemaOf) -> Iterator[TargetStats]:
+    good = func.sum(case((scrapes.c.payload_bytes > 0, 1), else_=0))
     query = select(
         targets.c.name,
         scrapes.c.schema_id,
-        *(func.min(scrapes.c.at_ms), func.max(scrapes.c.at_ms), func.count(), good, size),
-    )
-    query = query.join(targets).where(scrapes.c.id > targets.c.folded_id)
-    grouped = query.group_by(targets.c.name, scrapes.c.schema_id)
-    for name, schema_id, first_ms, last_ms, rows, with_values, stored in connection.execute(
-        grouped
-    ):
+        *(func.min(scrapes.c.at_ms), func.max(scrapes.c.at_ms), func.count(), good),
+        func.sum(scrapes.c.payload_bytes),
+    ).join(targets)
+    query = query.where(scrapes.c.target_id.between(*span), scrapes.c.id > targets.c.folded_id)
+    grouped = query.group_by(targets.c.id, scrapes.c.schema_id)
+    for name, schema_id, *numbers in connection.execute(grouped):
+        first_ms, last_ms, rows, with_values, size = map(int, numbers)
         columns = len(known(schema_of, schema_id).series) if with_values else 0
         yield TargetStats(
             target=name,
             first_at=first_ms / 1000,
             last_at=last_ms / 1000,
             rows=rows,
-            chunks=0,
             scrapes=rows,
             samples=with_values * columns,
-            bytes=int(stored or 0),
-            rollup_bytes=0,
+            bytes=size,
         )
 
 
-def _chunk_stats(connection: Connection) -> Iterator[TargetStats]:
-    sums = (chunks.c.rows, chunks.c.samples, func.length(chunks.c.payload))
+def _chunk_stats(connection: Connection, span: Span) -> Iterator[TargetStats]:
+    sums = (chunks.c.rows, chunks.c.samples, chunks.c.payload_bytes)
     query = select(
         targets.c.name,
         *(func.min(chunks.c.start_ms), func.max(chunks.c.end_ms), func.count()),
         *(func.sum(column) for column in sums),
-    )
-    grouped = query.join(targets).group_by(targets.c.name)
-    for name, first_ms, last_ms, count, rows, samples, stored in connection.execute(grouped):
+    ).join(targets)
+    grouped = query.where(chunks.c.target_id.between(*span)).group_by(targets.c.id)
+    for name, *numbers in connection.execute(grouped):
+        first_ms, last_ms, count, rows, samples, size = map(int, numbers)
         yield TargetStats(
             target=name,
             first_at=first_ms / 1000,
             last_at=last_ms / 1000,
-            rows=0,
             chunks=count,
-            scrapes=int(rows),
-            samples=int(samples),
-            bytes=int(stored),
-            rollup_bytes=0,
+            scrapes=rows,
+            samples=samples,
+            bytes=size,
         )
 
 
-def _added(name: str, parts: Sequence[TargetStats], rollup_bytes: int) -> TargetStats:
+def _rollup_stats(connection: Connection, span: Span) -> Iterator[TargetStats]:
+    query = select(targets.c.name, func.sum(rollups.c.payload_bytes)).join(targets)
+    grouped = query.where(rollups.c.target_id.between(*span)).group_by(targets.c.id)
+    for name, size in connection.execute(grouped):
+        yield TargetStats(target=name, rollup_bytes=int(size))
+
+
+def _added(name: str, parts: Sequence[TargetStats]) -> TargetStats:
     return TargetStats(
         target=name,
         first_at=min(part.first_at for part in parts),
@@ -187,5 +206,5 @@ def _added(name: str, parts: Sequence[TargetStats], rollup_bytes: int) -> Target
         scrapes=sum(part.scrapes for part in parts),
         samples=sum(part.samples for part in parts),
         bytes=sum(part.bytes for part in parts),
-        rollup_bytes=rollup_bytes,
+        rollup_bytes=sum(part.rollup_bytes for part in parts),
     )

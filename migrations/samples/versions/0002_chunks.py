@@ -35,7 +35,16 @@ def upgrade() -> None:
         "targets", sa.Column("folded_id", sa.BigInteger(), nullable=False, server_default="0")
     )
     op.add_column("scrapes", sa.Column("page_samples", sa.Integer(), nullable=True))
-    op.create_index("ix_scrapes_target", "scrapes", ["target_id", "id"], unique=False)
+    op.add_column(
+        "scrapes", sa.Column("payload_bytes", sa.Integer(), nullable=False, server_default="0")
+    )
+    op.execute("UPDATE scrapes SET payload_bytes = length(payload) WHERE payload IS NOT NULL")
+    op.create_index(
+        "ix_scrapes_target",
+        "scrapes",
+        ["target_id", "id", "at_ms", "schema_id", "payload_bytes"],
+        unique=False,
+    )
     op.drop_index("ix_scrapes_target_at", table_name="scrapes")
     op.create_table(
         "chunks",
@@ -47,12 +56,18 @@ def upgrade() -> None:
         sa.Column("rows", sa.Integer(), nullable=False),
         sa.Column("samples", sa.BigInteger(), nullable=False),
         sa.Column("checksum", sa.BigInteger(), nullable=False),
+        sa.Column("payload_bytes", sa.Integer(), nullable=False),
         sa.Column("payload", sa.LargeBinary(), nullable=False),
         sa.ForeignKeyConstraint(["target_id"], ["targets.id"]),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index(op.f("ix_chunks_schema_id"), "chunks", ["schema_id"], unique=False)
-    op.create_index("ix_chunks_target_end", "chunks", ["target_id", "end_ms"], unique=False)
+    op.create_index(
+        "ix_chunks_target_end",
+        "chunks",
+        ["target_id", "end_ms", "start_ms", "rows", "samples", "payload_bytes"],
+        unique=False,
+    )
     op.create_table(
         "rollups",
         sa.Column("id", _BIG_ID, nullable=False),
@@ -64,6 +79,7 @@ def upgrade() -> None:
         sa.Column("buckets", sa.Integer(), nullable=False),
         sa.Column("settled", sa.Boolean(), nullable=False),
         sa.Column("checksum", sa.BigInteger(), nullable=False),
+        sa.Column("payload_bytes", sa.Integer(), nullable=False),
         sa.Column("payload", sa.LargeBinary(), nullable=False),
         sa.ForeignKeyConstraint(["target_id"], ["targets.id"]),
         sa.PrimaryKeyConstraint("id"),
@@ -72,7 +88,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_rollups_target_end",
         "rollups",
-        ["target_id", "resolution_seconds", "end_ms"],
+        ["target_id", "resolution_seconds", "end_ms", "buckets", "payload_bytes"],
         unique=False,
     )
     op.create_index(
@@ -95,6 +111,7 @@ def downgrade() -> None:
     op.drop_table("chunks")
     op.create_index("ix_scrapes_target_at", "scrapes", ["target_id", "at_ms"], unique=False)
     op.drop_index("ix_scrapes_target", table_name="scrapes")
+    op.drop_column("scrapes", "payload_bytes")
     op.drop_column("scrapes", "page_samples")
     op.drop_column("targets", "folded_id")
     op.drop_column("targets", "group_name")

@@ -79,7 +79,7 @@ async def test_rows_of_the_first_version_fold_though_none_begins_a_slot(base: Ba
 async def test_too_many_to_write_out_is_refused_with_a_way_out(base: Base) -> None:
     await open_store(base.place).close()
     base.execute("INSERT INTO targets VALUES (1, 'w1', 'http://w1', '{}', 'fleet', 0)")
-    base.execute("INSERT INTO chunks VALUES (1, 1, 1, 0, 1, 90000000, 1, 0, 'x')")
+    base.execute("INSERT INTO chunks VALUES (1, 1, 1, 0, 1, 90000000, 1, 0, 1, 'x')")
     with pytest.raises(ConfigError, match=r"90000000 scrapes are folded.*prune the history"):
         downgrade(base)
     assert base.query("SELECT version_num FROM alembic_version") == [("0002",)]
