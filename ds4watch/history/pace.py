@@ -12,11 +12,11 @@ from ds4watch.model.ports import Clock
 T = TypeVar("T")
 Pause = Callable[[float], Awaitable[None]]
 
-_SHARE = 1 / 3
+_SHARE = 1 / 2
 
 
 class Pace:
-    """Reads and writes of upkeep, with a pause after each: twice as long as it took.
+    """Reads and writes of upkeep, with a pause after each: as long as it took.
 
     A pause ends no sooner than the disk has caught up with what was written.
     """

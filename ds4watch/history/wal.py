@@ -27,13 +27,15 @@ class WriteBack:
         self._label = str(path)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="write-back")
         self._commits = 0
+        self._left_over = False
         self._running: Future[None] | None = None
         self._failing = False
 
     def committed(self) -> None:
         """Note a commit, and begin if there were enough of them."""
         self._commits += 1
-        if self._commits >= _COMMITS_AT_ONCE and self.lagging() is None:
+        due = self._commits >= _COMMITS_AT_ONCE or self._left_over
+        if due and self.lagging() is None:
             self._commits = 0
             self._running = self._thread.submit(self._move)
 
@@ -49,7 +51,9 @@ class WriteBack:
     def _move(self) -> None:
         try:
             with closing(sqlite3.connect(self._uri, uri=True, isolation_level=None)) as connection:
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                _, pages, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                # A reader that began before the last commit still needs the log: again, soon.
+                self._left_over = moved < pages
         except sqlite3.Error as error:
             if not self._failing:
                 _log.warning("%s: the log cannot be moved into the file: %s", self._label, error)
