@@ -25,6 +25,8 @@ from ds4watch.model.worker import WorkerView
 from ds4watch.telemetry.metrics import ProcessMetrics
 
 _FOLD_SECONDS = 30
+_FOLD_SPREAD_SECONDS = 480.0
+"""A slot's work goes on until the next one is about to end, not in a burst after it."""
 _PRUNE_SECONDS = 600
 _PRUNE_STATE_SECONDS = 3600
 _LOOK_SECONDS = 5
@@ -100,7 +102,7 @@ class Jobs:
 
         Those stay as they were, and are tried again.
         """
-        report = await self._samples.fold(self._clock.now())
+        report = await self._samples.fold(self._clock.now(), spread_seconds=_FOLD_SPREAD_SECONDS)
         if report.failures:
             raise StoreError("; ".join(report.failures[:3]), reason=EdgeReason.OTHER)
         return (

@@ -101,20 +101,17 @@ def unpack_rows(
     Raises ValueError on bytes that no packer wrote.
     """
     rows = len(payloads)
-    changed, bits = _cells(keyframes, payloads, columns)
-    if keep is not None:
-        wanted = np.zeros(columns, dtype=np.bool_)
-        wanted[keep] = True
-        bits = bits[np.broadcast_to(wanted, changed.shape)[changed]]
-        changed, columns = changed[:, keep], len(keep)
+    data = _Payloads(keyframes, payloads, columns)
+    changed, bits = data.everything() if keep is None else data.chosen(keep)
+    kept = changed.shape[1]
     lines, column_of = np.nonzero(changed)
     # Of 16 bits, numpy sorts by radix.
-    narrow = np.uint16 if columns <= 1 << 16 else np.uint32
+    narrow = np.uint16 if kept <= 1 << 16 else np.uint32
     by_column = np.argsort(column_of.astype(narrow), kind="stable")
     begins = (column_of * rows + lines)[by_column]
     # Each stands until the next one of its column; the first row has them all.
-    spans = np.diff(begins, append=columns * rows)
-    return np.repeat(bits[by_column], spans).reshape(columns, rows).view(np.float64).T
+    spans = np.diff(begins, append=kept * rows)
+    return np.repeat(bits[by_column], spans).reshape(kept, rows).view(np.float64).T
 
 
 def _begins_anew(row: NewRow, state: ColumnState) -> bool:
@@ -130,36 +127,61 @@ def _next_state(row: NewRow, packed: PackedRow) -> ColumnState:
     return ColumnState(row.schema_id, row.at_ms // SLOT_MS, row.values.copy(), since)
 
 
-def _cells(
-    keyframes: Sequence[bool], payloads: Sequence[bytes], columns: int
-) -> tuple[BoolArray, NDArray[np.uint64]]:
-    """Return which cells stand in the payloads, and the bits of these, row by row."""
-    if keyframes and not keyframes[0]:
-        message = "a delta row without the row before it"
-        raise ValueError(message)
-    bitmap_bytes = (columns + 7) // 8
-    full = b"\xff" * bitmap_bytes
-    bitmaps = [
-        full if keyframe else payload[:bitmap_bytes].ljust(bitmap_bytes, b"\0")
-        for keyframe, payload in zip(keyframes, payloads, strict=True)
-    ]
-    table = np.frombuffer(b"".join(bitmaps), dtype=np.uint8).reshape(len(payloads), bitmap_bytes)
-    changed = np.unpackbits(table, axis=1, count=columns, bitorder="little").view(np.bool_)
-    _check_lengths(keyframes, payloads, changed)
-    bodies = [
-        payload if keyframe else payload[bitmap_bytes:]
-        for keyframe, payload in zip(keyframes, payloads, strict=True)
-    ]
-    return changed, np.frombuffer(b"".join(bodies), dtype="<u8")
+class _Payloads:
+    """Payloads behind each other; only the cells that are asked for are taken out."""
+
+    def __init__(self, keyframes: Sequence[bool], payloads: Sequence[bytes], columns: int) -> None:
+        """Raise ValueError on bytes that no packer wrote."""
+        if keyframes and not keyframes[0]:
+            message = "a delta row without the row before it"
+            raise ValueError(message)
+        whole = np.array(keyframes, dtype=np.bool_)
+        lengths = np.fromiter(map(len, payloads), dtype=np.int64, count=len(payloads))
+        begins = np.cumsum(lengths) - lengths
+        full = np.packbits(np.ones(columns, dtype=np.bool_), bitorder="little")
+        # With room behind them, for a row that is too short is found out only below.
+        self._room = len(full) + _VALUE_BYTES
+        self._joined = b"".join([*payloads, bytes(self._room)])
+        self._columns = columns
+        heads = begins[:, None] + np.arange(len(full))
+        self._heads = heads[~whole]
+        self._bitmaps = np.frombuffer(self._joined, dtype=np.uint8)[heads] & full
+        self._bitmaps[whole] = full
+        # How many columns stand before each byte of the bitmap, and in all.
+        self._before = np.zeros((len(payloads), len(full) + 1), dtype=np.int64)
+        np.cumsum(np.bitwise_count(self._bitmaps), axis=1, out=self._before[:, 1:])
+        ahead = np.where(whole, 0, len(full))
+        self._begins = begins + ahead
+        expected = ahead + _VALUE_BYTES * self._before[:, -1]
+        _check_lengths(keyframes, lengths, expected, columns)
+
+    def everything(self) -> tuple[BoolArray, NDArray[np.uint64]]:
+        """Return which cells stand in the payloads, and the bits of these, row by row."""
+        changed = np.unpackbits(self._bitmaps, axis=1, count=self._columns, bitorder="little")
+        data = np.frombuffer(self._joined, dtype=np.uint8)[: -self._room]
+        is_value = np.ones(len(data), dtype=np.bool_)
+        is_value[self._heads] = False
+        return changed.view(np.bool_), data[is_value].view("<u8")
+
+    def chosen(self, keep: IndexArray) -> tuple[BoolArray, NDArray[np.uint64]]:
+        """Return the same of some columns, without a look at the others."""
+        byte, bit = keep >> 3, (keep & 7).astype(np.uint8)
+        mine = self._bitmaps[:, byte]
+        changed = ((mine >> bit) & 1).view(np.bool_)
+        lower = (np.uint8(1) << bit) - np.uint8(1)
+        rank = self._before[:, byte] + np.bitwise_count(mine & lower)
+        stands_at = (self._begins[:, None] + _VALUE_BYTES * rank)[changed]
+        # Wherever a value could begin, be that a multiple of eight or not.
+        size = len(self._joined) - _VALUE_BYTES + 1
+        return changed, np.ndarray((size,), "<u8", self._joined, strides=(1,))[stands_at]
 
 
 def _check_lengths(
-    keyframes: Sequence[bool], payloads: Sequence[bytes], changed: BoolArray
+    keyframes: Sequence[bool],
+    lengths: NDArray[np.int64],
+    expected: NDArray[np.int64],
+    columns: int,
 ) -> None:
-    columns = changed.shape[1]
-    lengths = np.array([len(payload) for payload in payloads], dtype=np.int64)
-    expected = _VALUE_BYTES * np.count_nonzero(changed, axis=1)
-    expected += np.where(np.array(keyframes, dtype=np.bool_), 0, (columns + 7) // 8)
     wrong = np.flatnonzero(lengths != expected)
     if wrong.size:
         kind = "keyframe" if keyframes[wrong[0]] else "delta row"

@@ -209,9 +209,11 @@ class LiveBuffer:
     def _fill_source(self, source: Source, key: Hashable, past: Past) -> None:
         for part in self._plan(key, [source]).parts:
             rows = part.rows[: len(part.picked)]
-            kept = spaced(past.times, part.step_seconds)
-            cells = past.values[kept][:, part.picked].T
-            part.pool.fill(int(part.sources[0]), past.times[kept], rows, cells)
+            times, cells = past.times, past.values.T[part.picked]
+            if part.step_seconds:
+                kept = spaced(times, part.step_seconds)
+                times, cells = times[kept], cells[:, kept]
+            part.pool.fill(int(part.sources[0]), times, rows, cells)
 
     def _watch(self, target: Target, at: UnixSeconds) -> _Watched:
         watched = self._watched.get(target.name)

@@ -24,19 +24,21 @@ def with_failures(frame: StoredFrame) -> tuple[Past, Past]:
     """
     between = [one for one in frame.failures if one.at <= frame.times.max()]
     count = len(between)
+    if not count and (np.diff(frame.times) > 0).all():
+        return Past(frame.times, frame.values), Past(frame.times, _own(frame))
     times = np.concatenate([frame.times, [one.at for one in between]])
     order = np.argsort(times, kind="stable")
     nothing = np.full((count, len(frame.columns)), STALE_NAN)
     values = np.concatenate([frame.values, nothing])
-    samples = np.where(frame.page_samples < 0, len(frame.schema.series), frame.page_samples)
-    own = np.stack(
-        [
-            np.concatenate([np.ones(len(frame.times)), np.zeros(count)]),
-            np.concatenate([frame.took_seconds, [one.took_seconds for one in between]]),
-            np.concatenate([samples, np.zeros(count)]),
-        ],
-        axis=1,
-    )
+    failed = [(0.0, one.took_seconds, 0.0) for one in between]
+    own = np.concatenate([_own(frame), np.reshape(failed, (count, 3))])
     newer = np.concatenate([[True], np.diff(times[order]) > 0])
     kept = order[newer]
     return Past(times[kept], values[kept]), Past(times[kept], own[kept])
+
+
+def _own(frame: StoredFrame) -> FloatArray:
+    """Return the columns of `up` and its kin for the good scrapes."""
+    samples = np.where(frame.page_samples < 0, len(frame.schema.series), frame.page_samples)
+    own: FloatArray = np.stack([np.ones(len(samples)), frame.took_seconds, samples], axis=1)
+    return own

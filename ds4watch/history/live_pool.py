@@ -178,18 +178,22 @@ class Pool:
 
     def fill(self, source: int, times: FloatArray, rows: IndexArray, values: FloatArray) -> None:
         """Add many columns to one source at once. values: (rows, times), STALE_NAN for nothing."""
-        others = np.setdiff1d(self.rows_of(source), rows)
-        if len(others):
+        if self.row_count(source) > len(rows):
+            others = np.setdiff1d(self.rows_of(source), rows)
             rows = np.concatenate([rows, others])
             nothing = np.full((len(others), len(times)), STALE_NAN)
             values = np.concatenate([values, nothing])
         real = is_real(values)
-        had = np.concatenate([self.present[rows][:, None], real[:, :-1]], axis=1)
-        before = np.concatenate([self.last[rows][:, None], values[:, :-1]], axis=1)
-        cells = np.where(real, values, np.where(had, STALE_NAN, ABSENT))
-        _note_newest(self.gap_at, rows, ~real, times)
-        _note_newest(self.left_at, rows, had & ~real, times)
-        _note_newest(self.drop_at, rows, values < before, times)
+        cells = values
+        if not real.all():
+            had = np.concatenate([self.present[rows][:, None], real[:, :-1]], axis=1)
+            cells = np.where(real, values, np.where(had, STALE_NAN, ABSENT))
+            _note_newest(self.gap_at, rows, ~real, times)
+            _note_newest(self.left_at, rows, had & ~real, times)
+        fell = np.empty(values.shape, dtype=np.bool_)
+        fell[:, 0] = values[:, 0] < self.last[rows]
+        np.less(values[:, 1:], values[:, :-1], out=fell[:, 1:])
+        _note_newest(self.drop_at, rows, fell, times)
         kept = min(len(times), self.slots)
         slots = (self.columns[source] + len(times) - kept + np.arange(kept)) % self.slots
         self.times[source, slots] = times[-kept:]

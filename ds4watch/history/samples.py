@@ -75,6 +75,8 @@ class SampleStore:
             database, pace, self._appender, self._schemas, forget=self._folder.forget_target
         )
         self._upkeep = asyncio.Lock()
+        self._keep: Keep | None = None
+        self._pick = Pick(None)
 
     @classmethod
     def open(
@@ -221,7 +223,10 @@ class SampleStore:
         await self._database.close()
 
     def _reading(self, keep: Keep | None) -> Reading:
-        return Reading(self._schemas.get, Pick(keep), self._note_damage)
+        if keep != self._keep:
+            # Many targets are read for the same series one after the other.
+            self._keep, self._pick = keep, Pick(keep)
+        return Reading(self._schemas.get, self._pick, self._note_damage)
 
     def _note_damage(self, what: str) -> None:
         if not self.damaged_parts:
