@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -19,20 +19,26 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ds4watch.cli.common import Config, Json, State, console, new_app, print_json
+from ds4watch.cli.display import DASH
 from ds4watch.cli.instants import instant
 from ds4watch.config.files import find_settings
 from ds4watch.config.places import resolve_state_dir
 from ds4watch.config.settings import StoreSettings
 from ds4watch.engine.archive import Archive, Choice, Resolution, opened, unknown_targets
 from ds4watch.engine.archive import Progress as Told
-from ds4watch.fleet.lock import daemon_lock
+from ds4watch.engine.archive import prune as prune_store
+from ds4watch.fleet.lock import daemon_lock, running_daemon
 from ds4watch.history.verify import TargetStats
+from ds4watch.model.errors import ConfigError, Located
 
 app = new_app(no_args_is_help=True)
 T = TypeVar("T")
 
+_SHOWN_DAMAGES = 10
 _START = typer.Option(
-    "--start", metavar="TIME", help="Begin: ISO 8601, unix seconds, or an age (2h)."
+    "--start",
+    metavar="TIME",
+    help="Begin: ISO 8601 (UTC, unless it has a zone), unix seconds, or an age such as 2h.",
 )
 _END = typer.Option("--end", metavar="TIME", help="End, likewise. [default: now]")
 
@@ -73,8 +79,10 @@ def inspect(config: Config = None, state: State = None, as_json: Json = False) -
     stats = _with_archive(config, state, lambda archive: archive.stats())
     if as_json:
         print_json([asdict(one) | {"bytes_a_sample": one.bytes_a_sample} for one in stats])
-        return
-    console().print(_table(stats))
+    elif stats:
+        console().print(_table(stats))
+    else:
+        sys.stdout.write("nothing is stored yet\n")
 
 
 @app.command()
@@ -102,27 +110,29 @@ def export(  # noqa: PLR0917 - Typer makes an option of each
         Path | None, typer.Option("--output", "-o", help="File to write; else it is printed.")
     ] = None,
 ) -> None:
-    """Write samples as text; a daemon may be running meanwhile.
+    """Write samples as text; a daemon may be at work meanwhile.
+
+    Into a Prometheus: docs/storage.md.
 
     Example: ds4watch history export --start 2h -o history.om
+
+    Example: ds4watch history export --format csv --name ds4_queue_depth --start 15m
+
+    Example: ds4watch history export --format csv --resolution 1h --start 30d -o month.csv
     """
     if resolution is not Resolution.RAW and form is not Format.CSV:
-        raise typer.BadParameter("roll-ups are exported as CSV: add --format csv")
-    now = SystemClock().now()
-    choice = Choice(
-        instant(start, now) if start else 0.0,
-        instant(end, now) if end else now,
-        targets=frozenset(target or ()),
-        names=frozenset(name or ()),
-    )
+        raise _bad("--resolution", "roll-ups are exported as CSV", mend="add --format csv")
+    choice = _choice(target, name, start, end)
 
     async def write(archive: Archive) -> None:
-        unknown = unknown_targets(target or (), await archive.stats())
+        unknown = unknown_targets(choice.targets, await archive.stats())
         if unknown:
-            raise typer.BadParameter(f"no history of {', '.join(unknown)}: see history inspect")
-        with _sink(output) as sink, _bar("exported", "targets") as told:
+            mend = "see `ds4watch history inspect`"
+            raise _bad("--target", f"nothing is stored of {', '.join(unknown)}", mend=mend)
+        with _sink(output) as sink, _bar("exported", "parts") as told:
             async for text in _texts(archive, choice, form, resolution, told=told):
                 sink.write(text)
+        _tell_damage(archive.damaged)
 
     _with_archive(config, state, write)
 
@@ -144,7 +154,7 @@ def verify(config: Config = None, state: State = None, as_json: Json = False) ->
     else:
         for where, what in findings:
             sys.stdout.write(f"{where}: {what}\n")
-        sys.stdout.write(f"{len(findings)} damaged parts\n" if findings else "all of it is sound\n")
+        sys.stdout.write(f"damaged: {len(findings)}\n" if findings else "all of it is sound\n")
     raise typer.Exit(1 if findings else 0)
 
 
@@ -165,23 +175,26 @@ def prune(
 
     Example: ds4watch history prune --before 48h
     """
-    before_at = instant(before, SystemClock().now())
-
-    async def delete(archive: Archive) -> int:
-        with _bar("pruned", "kinds") as told:
-            return await archive.prune(before_at, told)
-
-    with daemon_lock(_place(config, state)[1]):
-        gone = _with_archive(config, state, delete)
-    sys.stdout.write(f"{gone} scrapes deleted\n")
+    clock = SystemClock()
+    before_at = instant(before, clock.now(), option="--before")
+    if before_at > clock.now():
+        raise _bad("--before", f"{before} is yet to come", mend="all of it would be deleted")
+    settings, folder = _place(config, state)
+    with _alone(folder), _bar("pruned", "kinds") as told:
+        deleting = prune_store(settings, folder, before_at, clock=clock, progress=told)
+        scrapes, buckets = asyncio.run(deleting)
+    sys.stdout.write(f"{scrapes} scrapes and {buckets} roll-ups deleted\n")
 
 
 def _place(config: Path | None, state: Path | None) -> tuple[StoreSettings, Path]:
     settings = find_settings(config, os.environ).settings
-    folder = state or resolve_state_dir(settings, os.environ)
-    if not folder.is_dir():
-        raise typer.BadParameter(f"there is no state folder {folder}: nothing is stored yet")
-    return settings.store, folder.absolute()
+    folder = (state or resolve_state_dir(settings, os.environ)).absolute()
+    if settings.store.url is None and not folder.is_dir():
+        mend = "run `ds4watch up`, or name the right one with --state"
+        raise ConfigError(
+            Located("there is no such state folder: nothing is stored yet", str(folder), mend=mend)
+        )
+    return settings.store, folder
 
 
 def _with_archive(
@@ -190,10 +203,57 @@ def _with_archive(
     settings, folder = _place(config, state)
 
     async def run() -> T:
-        async with opened(settings, folder, SystemClock()) as archive:
+        with opened(settings, folder) as archive:
             return await work(archive)
 
     return asyncio.run(run())
+
+
+def _choice(
+    targets: Sequence[str] | None,
+    names: Sequence[str] | None,
+    start: str | None,
+    end: str | None,
+) -> Choice:
+    now = SystemClock().now()
+    start_at = instant(start, now, option="--start") if start else 0.0
+    end_at = instant(end, now, option="--end") if end else now
+    if start_at > end_at:
+        raise _bad("--start", f"{start} is after the end, {end or 'now'}")
+    return Choice(start_at, end_at, targets=frozenset(targets or ()), names=frozenset(names or ()))
+
+
+def _bad(option: str, message: str, *, mend: str | None = None) -> ConfigError:
+    return ConfigError(Located(message, field=option, mend=mend))
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep daemons off the state folder. Raises ConfigError if one is there."""
+    if not folder.is_dir():  # the database is on a server, which is asked who else is there
+        yield
+        return
+    pid = running_daemon(folder)
+    if pid is not None:
+        finding = Located(
+            f"the daemon, process {pid}, is at work here and prunes by itself",
+            str(folder),
+            mend="see `store:` in docs/configuration.md, or stop it with `ds4watch down`",
+        )
+        raise ConfigError(finding)
+    with daemon_lock(folder):
+        yield
+
+
+def _tell_damage(damaged: Collection[str]) -> None:
+    """Name what is missing from an export, and exit with 1, if anything is."""
+    if not damaged:
+        return
+    for what in list(damaged)[:_SHOWN_DAMAGES]:
+        sys.stderr.write(f"ds4watch: {what}\n")
+    if len(damaged) > _SHOWN_DAMAGES:
+        sys.stderr.write(f"ds4watch: {len(damaged)} such parts; `ds4watch history verify`\n")
+    raise typer.Exit(1)
 
 
 def _texts(
@@ -211,9 +271,14 @@ def _sink(output: Path | None) -> Iterator[TextIO]:
     if output is None:
         yield sys.stdout
         return
-    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        yield file
+    try:
+        # Who may read the history is for its owner to say.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with os.fdopen(os.open(output, flags, 0o600), "w", encoding="utf-8") as file:
+            yield file
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise _bad("--output", f"{output} cannot be written: {reason}") from error
 
 
 @contextlib.contextmanager
@@ -240,34 +305,33 @@ def _bar(what: str, unit: str) -> Iterator[Told]:
 
 def _table(stats: list[TargetStats]) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column("TARGET")
-    for head in ("FIRST", "LAST"):
-        table.add_column(head)
-    for head in (
-        "SCRAPES",
-        "SAMPLES",
-        "CHUNKS",
-        "NOT FOLDED",
-        "MIB",
-        "BYTES/SAMPLE",
-        "ROLL-UPS MIB",
-    ):
-        table.add_column(head, justify="right")
+    for head in ("TARGET", "FIRST", "LAST"):
+        table.add_column(head, no_wrap=True)
+    numbers = ("SCRAPES", "SAMPLES", "CHUNKS", "NOT FOLDED", "MIB", "BYTES/SAMPLE", "ROLL-UPS MIB")
+    for head in numbers:
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("ROLL-UPS SINCE", no_wrap=True)
     for one in stats:
         table.add_row(
             one.target,
             _when(one.first_at),
             _when(one.last_at),
-            str(one.scrapes),
-            str(one.samples),
-            str(one.chunks),
-            str(one.rows),
-            f"{one.bytes / 2**20:.2f}",
-            f"{one.bytes_a_sample:.2f}",
-            f"{one.rollup_bytes / 2**20:.2f}",
+            *_amounts(one),
+            _when(one.rollups_first_at),
         )
     return table
 
 
-def _when(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at))
+def _amounts(one: TargetStats) -> Iterator[str]:
+    yield from (f"{count:,}" for count in (one.scrapes, one.samples, one.chunks, one.rows))
+    yield _mib(one.bytes)
+    yield f"{one.bytes_a_sample:.2f}" if one.samples else DASH
+    yield _mib(one.rollup_bytes)
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.2f}"
+
+
+def _when(at: float | None) -> str:
+    return DASH if at is None else time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at))

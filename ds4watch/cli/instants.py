@@ -5,26 +5,32 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-import typer
-
+from ds4watch.model.errors import ConfigError, Located
 from ds4watch.model.ports import UnixSeconds
 
 _UNITS_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_AGE = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_AGE = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
+_SECONDS = re.compile(r"\d{9,10}(?:\.\d+)?", re.ASCII)
+"""From 1973 to 2286: shorter ones are years or days, longer ones milliseconds."""
 
 
-def instant(text: str, now: UnixSeconds) -> UnixSeconds:
-    """Read an instant. Raises typer.BadParameter, which says what can be written."""
+def instant(text: str, now: UnixSeconds, *, option: str) -> UnixSeconds:
+    """Read an instant; what has no zone is in UTC. Raises ConfigError, with what can be written."""
     age = _AGE.fullmatch(text)
     if age:
-        return now - float(age[1]) * _UNITS_SECONDS[age[2]]
-    try:
+        return max(0.0, now - float(age[1]) * _UNITS_SECONDS[age[2]])
+    if _SECONDS.fullmatch(text):
         return float(text)
-    except ValueError:
-        pass
     try:
         at = datetime.fromisoformat(text)
-    except ValueError as error:
-        message = f"{text!r} is no instant: write 2026-11-30T12:00, unix seconds, or an age as 2h"
-        raise typer.BadParameter(message) from error
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, OverflowError):
+        raise ConfigError(_finding(text, option)) from None
+
+
+def _finding(text: str, option: str) -> Located:
+    message = (
+        "must be a time such as 2026-11-30T12:00Z, unix seconds, or an age such as 2h, "
+        f"got {text!r}"
+    )
+    return Located(message, field=option)

@@ -34,7 +34,7 @@ class Database:
 
     def __init__(self, place: Place, which: Which, tuning: Tuning, clock: Clock) -> None:
         self.set_aside: SetAside | None = None
-        self._home = _home(place, which, tuning)
+        self._home = home_of(place, which, tuning)
         self._which = which
         self._clock = clock
         self._writer: Line | None = None
@@ -151,7 +151,8 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(thread, work, *arguments)
 
 
-def _home(place: Place, which: Which, tuning: Tuning) -> Home:
+def home_of(place: Place, which: Which, tuning: Tuning) -> Home:
+    """Return the database at `place`, not opened yet."""
     if isinstance(place, Path):
         return SqliteHome(place, tuning)
     # The driver takes a tenth of a second to load, and is of no use to who has no server.

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import numpy as np
 
 from ds4watch.history.frames import RollupFrame, StoredFrame
-from ds4watch.history.live_labels import merged_labels
+from ds4watch.history.live_labels import merged_labels, name_of, without_name
 from ds4watch.model.scrape import Target
-from ds4watch.model.series import NAME_LABEL, Labels, SeriesKey, is_stale
+from ds4watch.model.series import STALE_NAN_BITS, FloatArray, Labels, SeriesKey
 
 OPENMETRICS_END = "# EOF\n"
 CSV_HEAD = "time,target,name,labels,value\n"
 ROLLUP_HEAD = "time,target,name,labels,minimum,maximum,mean,last,increase,samples\n"
+
+_ODD = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
+_LONG_RUN = 4
+"""Values in a row that are alike, from which it pays to write them together."""
 
 
 def openmetrics(frame: StoredFrame) -> Iterator[str]:
@@ -24,87 +29,102 @@ def openmetrics(frame: StoredFrame) -> Iterator[str]:
 
     Without TYPE lines: a page does not say what a series is once it has been taken apart.
     """
-    times = [f"{at:.3f}" for at in frame.times.tolist()]
+    ends = [f" {at:.3f}\n" for at in frame.times.tolist()]
     for key, column in _columns(frame):
-        values = frame.values[:, column]
-        prefix = series_text(merged_labels(key.name, key.labels, frame.target.labels))
-        yield "".join(
-            f"{prefix} {_number(value)} {at}\n"
-            for value, at, stale in zip(
-                values.tolist(), times, is_stale(values).tolist(), strict=True
-            )
-            if not stale
-        )
+        begin = f"{series_text(merged_labels(key.name, key.labels, frame.target.labels))} "
+        yield _lines(frame.values[:, column], [""] * len(ends), begin, ends)
 
 
 def csv_rows(frame: StoredFrame) -> Iterator[str]:
     """Yield the samples of each series as CSV lines, as `CSV_HEAD` names them."""
-    times = [_iso(at) for at in frame.times.tolist()]
+    begins = [_iso(at) for at in frame.times.tolist()]
     for key, column in _columns(frame):
-        values = frame.values[:, column]
-        fixed = (frame.target.name, key.name, _labels_text(key, frame.target))
-        rows = (
-            (at, *fixed, _number(value))
-            for value, at, stale in zip(
-                values.tolist(), times, is_stale(values).tolist(), strict=True
-            )
-            if not stale
-        )
-        yield _csv(rows)
+        middle = f",{_fixed_cells(key, frame.target)},"
+        yield _lines(frame.values[:, column], begins, middle, ["\n"] * len(begins))
 
 
 def rollup_rows(frame: RollupFrame) -> Iterator[str]:
     """Yield the buckets of each series as CSV lines, as `ROLLUP_HEAD` names them."""
     times = [_iso(at) for at in frame.starts_at.tolist()]
-    for place, column in enumerate(frame.columns.tolist()):
-        key = frame.schema.series[column]
-        fixed = (frame.target.name, key.name, _labels_text(key, frame.target))
-        count = frame.count[:, place]
-        mean = np.divide(frame.total[:, place], count, where=count > 0, out=np.zeros(len(count)))
-        numbers = (
-            frame.minimum[:, place],
-            frame.maximum[:, place],
-            mean,
-            frame.last[:, place],
-            frame.increase[:, place],
+    for key, place in _columns(frame):
+        fixed = _fixed_cells(key, frame.target)
+        rows = np.flatnonzero(frame.count[:, place])
+        count = frame.count[rows, place]
+        with np.errstate(all="ignore"):
+            mean = frame.total[rows, place] / count
+        cells = [
+            _numbers(frame.minimum[rows, place]),
+            _numbers(frame.maximum[rows, place]),
+            _numbers(mean),
+            _numbers(frame.last[rows, place]),
+            _numbers(frame.increase[rows, place]),
+            [f"{number:.0f}" for number in count.tolist()],
+        ]
+        yield "".join(
+            f"{times[row]},{fixed},{','.join(line)}\n"
+            for row, line in zip(rows.tolist(), zip(*cells, strict=True), strict=True)
         )
-        rows = (
-            (times[row], *fixed, *(_number(float(it[row])) for it in numbers), int(count[row]))
-            for row in np.flatnonzero(count).tolist()
-        )
-        yield _csv(rows)
 
 
 def series_text(labels: Labels) -> str:
     """Return a series as the text formats write it."""
-    name = dict(labels)[NAME_LABEL]
-    inside = ",".join(
-        f'{label}="{_escaped(value)}"' for label, value in labels if label != NAME_LABEL
+    inside = labels_text(without_name(labels))
+    return f"{name_of(labels)}{{{inside}}}" if inside else name_of(labels)
+
+
+def labels_text(labels: Labels) -> str:
+    """Return label pairs as the text formats write them between braces."""
+    return ",".join(f'{label}="{_escaped(value)}"' for label, value in labels)
+
+
+def _lines(values: FloatArray, begins: Sequence[str], middle: str, ends: Sequence[str]) -> str:
+    """Return a line for each value but staleness markers: begin, middle, value, end."""
+    bits = np.ascontiguousarray(values).view(np.uint64)
+    stale = bits == np.uint64(STALE_NAN_BITS)
+    if stale.any():
+        kept = np.flatnonzero(~stale).tolist()
+        begins, ends = [begins[row] for row in kept], [ends[row] for row in kept]
+        values, bits = values[kept], bits[kept]
+    if not len(values):
+        return ""
+    edges = np.flatnonzero(bits[1:] != bits[:-1]) + 1
+    if _LONG_RUN * len(edges) > len(values):
+        lines = [
+            f"{begin}{middle}{number}{end}"
+            for begin, number, end in zip(begins, _numbers(values), ends, strict=True)
+        ]
+        return "".join(lines)
+    # What mostly stands still, as most series of a page do, is written a run at once.
+    starts = [0, *edges.tolist(), len(values)]
+    numbers = _numbers(values[starts[:-1]])
+    return "".join(
+        _run(begins[start:end], f"{middle}{number}", ends[start:end])
+        for number, (start, end) in zip(numbers, pairwise(starts), strict=True)
     )
-    return f"{name}{{{inside}}}" if inside else name
 
 
-def _columns(frame: StoredFrame) -> Iterator[tuple[SeriesKey, int]]:
+def _run(begins: Sequence[str], same: str, ends: Sequence[str]) -> str:
+    return "".join([f"{begin}{same}{end}" for begin, end in zip(begins, ends, strict=True)])
+
+
+def _columns(frame: StoredFrame | RollupFrame) -> Iterator[tuple[SeriesKey, int]]:
     for place, column in enumerate(frame.columns.tolist()):
         yield frame.schema.series[column], place
 
 
-def _labels_text(key: SeriesKey, target: Target) -> str:
-    whole = series_text(merged_labels(key.name, key.labels, target.labels))
-    return whole.removeprefix(key.name).strip("{}")
-
-
-def _csv(rows: Iterator[tuple[object, ...]]) -> str:
+def _fixed_cells(key: SeriesKey, target: Target) -> str:
+    labels = without_name(merged_labels(key.name, key.labels, target.labels))
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, lineterminator="").writerow((target.name, key.name, labels_text(labels)))
     return text.getvalue()
 
 
-def _number(value: float) -> str:
-    if value != value:  # noqa: PLR0124 - NaN
-        return "NaN"
-    text = repr(value)
-    return {"inf": "+Inf", "-inf": "-Inf"}.get(text, text)
+def _numbers(values: FloatArray) -> list[str]:
+    """Return the shortest text of each value that reads back as the same."""
+    texts = list(map(repr, values.tolist()))
+    if np.isfinite(values).all():
+        return texts
+    return [_ODD.get(text, text) for text in texts]
 
 
 def _iso(at: float) -> str:
@@ -112,4 +132,6 @@ def _iso(at: float) -> str:
 
 
 def _escaped(value: str) -> str:
+    if value.isalnum():
+        return value
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

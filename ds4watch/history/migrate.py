@@ -84,6 +84,22 @@ def revisions(which: Which) -> list[str]:
     return sorted(file.name.partition("_")[0] for file in files)
 
 
+def check_current(connection: Connection, which: Which, *, name: str) -> None:
+    """See that a database, read by a command, is of this program's schema. Raises ConfigError."""
+    current = _revision_of(connection)
+    head = revisions(which)[-1]
+    if current is None:
+        raise ConfigError(Located("nothing is stored yet", file=name, mend="run `ds4watch up`"))
+    if current != head:
+        raise ConfigError(
+            Located(
+                f"was made by another version of ds4watch (schema {current}, this one has {head})",
+                file=name,
+                mend="take the version that the daemon has; a newer one brings the database up",
+            )
+        )
+
+
 def make_schema(connection: Connection, which: Which) -> None:
     """Make the schema on PostgreSQL, unless an administrator has; one of us at a time."""
     if connection.dialect.name != "postgresql":

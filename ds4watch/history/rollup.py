@@ -77,14 +77,17 @@ def merge(parts: Sequence[Buckets], bucket_ms: int) -> Buckets:
     lines = np.arange(len(order))[:, None]
     newest = np.maximum.reduceat(np.where(count > 0, lines, -1), begins, axis=0)
     newest_last = np.take_along_axis(last, np.maximum(newest, 0), axis=0)
+    with np.errstate(all="ignore"):  # +Inf and -Inf make a NaN
+        total = np.add.reduceat(total, begins, axis=0)
+        increase = np.add.reduceat(increase, begins, axis=0)
     return Buckets(
         starts,
         minimum=_least(minimum, begins),
         maximum=_most(maximum, begins),
         last=np.where(newest < 0, STALE_NAN, newest_last),
-        total=np.add.reduceat(total, begins, axis=0),
+        total=total,
         count=np.add.reduceat(count, begins, axis=0),
-        increase=np.add.reduceat(increase, begins, axis=0),
+        increase=increase,
     )
 
 

@@ -23,7 +23,6 @@ from ds4watch.history.place import Place
 from ds4watch.history.pruner import Pruner
 from ds4watch.history.sample_rows import milliseconds
 from ds4watch.history.schemas import SchemaTable
-from ds4watch.history.verify import Finding, Progress, TargetStats, read_stats, verify
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.scrape import ScrapeResult, Target
 from ds4watch.model.series import Schema, SeriesKey
@@ -207,14 +206,6 @@ class SampleStore:
         """Delete roll-ups of one resolution older than `before_at`; return how many buckets."""
         async with self._upkeep:
             return await self._pruner.prune_rollups(resolution_seconds, before_at)
-
-    async def verify(self, progress: Progress) -> list[Finding]:
-        """Check that all that is stored can be read; `progress` gets (done, total) parts."""
-        return await verify(self._database, self._schemas.get, progress)
-
-    async def stats(self) -> list[TargetStats]:
-        """Return what is stored of each target."""
-        return await read_stats(self._database, self._schemas.get)
 
     async def close(self) -> None:
         """Store what waits, if it can be, and close the file."""

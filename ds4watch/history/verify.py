@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, Row, Table, case, func, select
 
 from ds4watch.history.chunk_rows import Reading, unpacked_chunk, unpacked_rollup, whole
-from ds4watch.history.database import Database
 from ds4watch.history.frames import Pick, SchemaOf
 from ds4watch.history.sample_models import chunks, rollups, scrapes, targets
 from ds4watch.history.sample_rows import Span, known, raw_slice, runs, spans, stored_targets
 from ds4watch.model.ports import UnixSeconds
 
+T = TypeVar("T")
+
 Progress = Callable[[int, int], None]
 """Called with how many parts are done, and how many there are."""
 
 _PARTS_PER_SLICE = 20
+
+
+class Reads(Protocol):
+    """A database to read from, a transaction a call."""
+
+    async def read(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Return what `work(connection, *arguments)` does. Raises StoreError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +39,22 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TargetStats:
-    """What is stored of one target. `rows` are scrapes not folded yet, `bytes` counts payloads."""
+    """What is stored of one target. `rows` are scrapes not folded yet, `bytes` counts payloads.
+
+    `first_at` and `last_at` are of scrapes: None where only roll-ups are left.
+    """
 
     target: str
-    first_at: UnixSeconds = math.inf
-    last_at: UnixSeconds = -math.inf
+    first_at: UnixSeconds | None = None
+    last_at: UnixSeconds | None = None
     rows: int = 0
     chunks: int = 0
     scrapes: int = 0
     samples: int = 0
     bytes: int = 0
     rollup_bytes: int = 0
+    rollups_first_at: UnixSeconds | None = None
+    rollups_end_at: UnixSeconds | None = None
 
     @property
     def bytes_a_sample(self) -> float:
@@ -50,7 +62,7 @@ class TargetStats:
         return self.bytes / self.samples if self.samples else 0.0
 
 
-async def verify(database: Database, schema_of: SchemaOf, progress: Progress) -> list[Finding]:
+async def verify(database: Reads, schema_of: SchemaOf, progress: Progress) -> list[Finding]:
     """Read everything, in slices; `progress` is called after each."""
     names = {
         number: target.name for number, target in (await database.read(stored_targets)).items()
@@ -77,14 +89,13 @@ async def verify(database: Database, schema_of: SchemaOf, progress: Progress) ->
     return found
 
 
-async def read_stats(database: Database, schema_of: SchemaOf) -> list[TargetStats]:
-    """Return what is stored of each target that has scrapes, by name; read in slices."""
+async def read_stats(database: Reads, schema_of: SchemaOf) -> list[TargetStats]:
+    """Return what is stored of each target, by name; read in slices."""
     by_name: dict[str, list[TargetStats]] = {}
     for span in await database.read(spans):
         for one in await database.read(_stats, span, schema_of):
             by_name.setdefault(one.target, []).append(one)
-    added = [_added(name, parts) for name, parts in sorted(by_name.items())]
-    return [one for one in added if one.scrapes]
+    return [_added(name, parts) for name, parts in sorted(by_name.items())]
 
 
 def _count(connection: Connection, table: Table) -> int:
@@ -156,7 +167,7 @@ def _raw_stats(connection: Connection, span: Span, schema_of: SchemaOf) -> Itera
     grouped = query.group_by(targets.c.id, scrapes.c.schema_id)
     for name, schema_id, *numbers in connection.execute(grouped):
         first_ms, last_ms, rows, with_values, size = map(int, numbers)
-        columns = len(known(schema_of, schema_id).series) if with_values else 0
+        columns = _width(schema_of, schema_id) if with_values else 0
         yield TargetStats(
             target=name,
             first_at=first_ms / 1000,
@@ -190,21 +201,48 @@ def _chunk_stats(connection: Connection, span: Span) -> Iterator[TargetStats]:
 
 
 def _rollup_stats(connection: Connection, span: Span) -> Iterator[TargetStats]:
-    query = select(targets.c.name, func.sum(rollups.c.payload_bytes)).join(targets)
+    query = select(
+        targets.c.name,
+        func.min(rollups.c.start_ms),
+        func.max(rollups.c.end_ms),
+        func.sum(rollups.c.payload_bytes),
+    ).join(targets)
     grouped = query.where(rollups.c.target_id.between(*span)).group_by(targets.c.id)
-    for name, size in connection.execute(grouped):
-        yield TargetStats(target=name, rollup_bytes=int(size))
+    for name, first_ms, end_ms, size in connection.execute(grouped):
+        yield TargetStats(
+            target=name,
+            rollup_bytes=int(size),
+            rollups_first_at=first_ms / 1000,
+            rollups_end_at=end_ms / 1000,
+        )
+
+
+def _width(schema_of: SchemaOf, schema_id: int) -> int:
+    try:
+        return len(known(schema_of, schema_id).series)
+    except ValueError:
+        return 0  # `verify` tells of it
 
 
 def _added(name: str, parts: Sequence[TargetStats]) -> TargetStats:
     return TargetStats(
         target=name,
-        first_at=min(part.first_at for part in parts),
-        last_at=max(part.last_at for part in parts),
+        first_at=_least(part.first_at for part in parts),
+        last_at=_most(part.last_at for part in parts),
         rows=sum(part.rows for part in parts),
         chunks=sum(part.chunks for part in parts),
         scrapes=sum(part.scrapes for part in parts),
         samples=sum(part.samples for part in parts),
         bytes=sum(part.bytes for part in parts),
         rollup_bytes=sum(part.rollup_bytes for part in parts),
+        rollups_first_at=_least(part.rollups_first_at for part in parts),
+        rollups_end_at=_most(part.rollups_end_at for part in parts),
     )
+
+
+def _least(instants: Iterable[UnixSeconds | None]) -> UnixSeconds | None:
+    return min((at for at in instants if at is not None), default=None)
+
+
+def _most(instants: Iterable[UnixSeconds | None]) -> UnixSeconds | None:
+    return max((at for at in instants if at is not None), default=None)

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ds4watch.history.place import Place
+from ds4watch.history.reader import reading
 from ds4watch.history.samples import SampleStore
+from ds4watch.history.verify import Finding, Progress, TargetStats
 from ds4watch.model.scrape import ScrapeResult, Target
 from tests.edge.history.helpers import NOW, W1, Base, FixedClock, scrape
 
@@ -40,3 +42,14 @@ def counts(base: Base) -> tuple[int, int]:
     [(rows,)] = base.query("SELECT count(*) FROM scrapes")
     [(chunks,)] = base.query("SELECT count(*) FROM chunks")
     return rows, chunks
+
+
+async def verified(base: Base, told: Progress = lambda _done, _total: None) -> list[Finding]:
+    """What the command finds damaged."""
+    with reading(base.place) as reader:
+        return await reader.verify(told)
+
+
+async def stats_of(base: Base) -> list[TargetStats]:
+    with reading(base.place) as reader:
+        return await reader.stats()

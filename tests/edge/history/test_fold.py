@@ -13,7 +13,15 @@ from ds4watch.history.samples import SampleStore
 from ds4watch.model.errors import EdgeReason
 from ds4watch.model.scrape import ScrapeResult, Target
 from ds4watch.model.series import STALE_NAN_BITS, SeriesKey
-from tests.edge.history.folding import SLOT, counting, counts, open_store, seconds_of
+from tests.edge.history.folding import (
+    SLOT,
+    counting,
+    counts,
+    open_store,
+    seconds_of,
+    stats_of,
+    verified,
+)
 from tests.edge.history.helpers import AB, NOW, W1, W2, Base, Bases, failed, query, scrape
 
 
@@ -196,7 +204,7 @@ async def test_a_damaged_chunk_costs_only_itself(
     assert store.damaged_parts == 1
     assert "chunk 2 is left out: its checksum is wrong" in caplog.text
     steps: list[tuple[int, int]] = []
-    findings = await store.verify(lambda done, total: steps.append((done, total)))
+    findings = await verified(base, lambda done, total: steps.append((done, total)))
     assert [(one.target, one.message) for one in findings] == [
         ("w1", "chunk 2 is left out: its checksum is wrong"),
         ("w1", "roll-up 3 is left out: its checksum is wrong"),
@@ -217,7 +225,7 @@ async def test_rows_that_cannot_be_read_stay_and_hold_up_no_other_target(
     said = [one.message for one in caplog.records if one.levelno == logging.WARNING]
     assert len([one for one in said if "cannot fold" in one]) == 1
     assert len(await store.read("w2", NOW, NOW + SLOT)) == 60
-    findings = await store.verify(lambda _done, _total: None)
+    findings = await verified(base)
     assert [one.target for one in findings] == ["w1"]
 
 
@@ -299,11 +307,11 @@ async def test_pruning_takes_chunks_and_schemas_that_nothing_shows_any_more(
     await again.close()
 
 
-async def test_statistics_tell_what_there_is(store: SampleStore) -> None:
+async def test_statistics_tell_what_there_is(store: SampleStore, base: Base) -> None:
     await store.append(counting(range(0, SLOT + 100, 10)))
     await store.append([failed(NOW + SLOT + 100)])
     await store.fold(NOW + SLOT + 60)
-    [one] = await store.stats()
+    [one] = await stats_of(base)
     assert (one.target, one.first_at, one.last_at) == ("w1", NOW, NOW + SLOT + 100)
     assert (one.rows, one.chunks, one.scrapes, one.samples) == (11, 1, 71, 140)
     assert 0 < one.bytes_a_sample < 8

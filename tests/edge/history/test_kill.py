@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.edge.history.folding import counting, open_store, seconds_of
+from tests.edge.history.folding import counting, open_store, seconds_of, verified
 from tests.edge.history.helpers import AB, NOW, W1, W2, Base, Bases
 
 STEP = 20
@@ -67,7 +67,7 @@ async def test_kill_9_at_any_moment_loses_and_doubles_nothing(bases: Bases) -> N
     [(chunks,)] = base.query("SELECT count(*) FROM chunks")
     assert chunks > 10
     store = open_store(base.place)
-    assert await store.verify(lambda _done, _total: None) == []
+    assert await verified(base) == []
     for target in (W1, W2):
         back = await store.read(target.name, NOW, NOW + 10**6)
         assert seconds_of(back) == acknowledged

@@ -128,3 +128,11 @@ def test_the_last_values_go_on_where_a_series_is_gone() -> None:
 def test_bytes_that_are_no_roll_up_are_refused() -> None:
     with pytest.raises(ValueError, match="packed columns"):
         unpack_buckets(b"what")
+
+
+def test_infinities_of_both_signs_have_no_mean_and_disturb_nothing() -> None:
+    parts = [rolled([(at, value)])[0] for at, value in ((0, np.inf), (60, -np.inf), (120, 1.0))]
+    hour = merge(parts, 60 * MINUTE)
+    assert (hour.minimum.item(), hour.maximum.item()) == (-np.inf, np.inf)
+    assert np.isnan(hour.total.item())
+    assert (hour.last.item(), hour.count.item()) == (1.0, 3.0)
