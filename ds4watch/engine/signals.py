@@ -192,6 +192,7 @@ def store_samples(samples: SampleStore, state: StateStore) -> list[Sample]:
     return [
         Sample("ds4_store_waiting_rows", (), float(samples.waiting_rows)),
         Sample("ds4_store_lost_rows_total", (), float(samples.lost_rows)),
+        Sample("ds4_store_damaged_parts_total", (), float(samples.damaged_parts)),
         *(
             Sample("ds4_store_set_aside_timestamp_seconds", (("store", name),), aside.at)
             for name, aside in asides.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
@@ -52,8 +53,16 @@ class Folder:
     """Carries the last value of each series from one fold of a target to the next."""
 
     def __init__(
-        self, database: Database, pace: Pace, appender: Appender, schema_of: SchemaOf
+        self,
+        database: Database,
+        pace: Pace,
+        appender: Appender,
+        schema_of: SchemaOf,
+        *,
+        damaged: Callable[[str], None],
     ) -> None:
+        """`damaged` is called for each part that had to be left out."""
+        self._damaged = damaged
         self._database = database
         self._pace = pace
         self._appender = appender
@@ -155,6 +164,8 @@ class Folder:
                 ):
                     await self._pace.write(settle.store_settling, settling)
                     tally.settled += len(settling.ids)
+                    for number in settling.damaged:
+                        self._damaged(f"roll-up {number} is left out of what it was to become")
             except StoreError as error:
                 tally.leave(error)
 

@@ -69,7 +69,9 @@ class SampleStore:
             waiting_results=waiting_results,
             started_anew=self._start_anew,
         )
-        self._folder = Folder(database, pace, self._appender, self._schemas.get)
+        self._folder = Folder(
+            database, pace, self._appender, self._schemas.get, damaged=self._note_damage
+        )
         self._pruner = Pruner(
             database, pace, self._appender, self._schemas, forget=self._folder.forget_target
         )

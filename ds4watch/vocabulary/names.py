@@ -233,6 +233,10 @@ FLEET_SIGNALS = (
     ),
     _gauge("ds4_store_waiting_rows", "Scrapes that wait for a database that fails."),
     _counter("ds4_store_lost_rows_total", "Scrapes lost because too many waited."),
+    _counter(
+        "ds4_store_damaged_parts_total",
+        "Parts of the history that were left out since the start, for they are damaged.",
+    ),
     _gauge(
         "ds4_store_set_aside_timestamp_seconds",
         "When this daemon set a corrupt database aside; absent if it did not.",

@@ -121,6 +121,7 @@ async def test_a_damaged_roll_up_is_left_behind_and_the_rest_settles(
     [hour] = await store.read_rollup("w1", HOUR, NOW, NOW)
     assert hour.count[0, 0] == 50
     assert np.isfinite(hour.minimum).all()
+    assert store.damaged_parts == 1
     findings = await verified(base)
     assert [one.message for one in findings] == ["roll-up 2 is left out: its checksum is wrong"]
 
