@@ -211,12 +211,14 @@ def _signal_table(signals: Mapping[str, Any]) -> Table:
 def _job_table(jobs: list[dict[str, Any]]) -> Table:
     table = _table("job", "last run", "took", "result")
     for job in jobs:
-        took, failed = job.get("took_seconds"), job.get("ok") is False
+        took = job.get("took_seconds")
+        is_running = (job.get("last_finished_at") or 0) < (job.get("last_started_at") or 0)
+        result = Text(job.get("result") or DASH, style="bold red" if job.get("ok") is False else "")
         table.add_row(
             job["name"],
             instant(job.get("last_started_at")),
-            f"{took:.1f} s" if isinstance(took, int | float) else DASH,
-            Text(job.get("result") or DASH, style="bold red" if failed else ""),
+            f"{took:.1f} s" if isinstance(took, int | float) and not is_running else DASH,
+            Text("running") if is_running else result,
         )
     return table
 

@@ -11,15 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TextIO, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from ds4watch.cli.common import Config, Json, State, console, new_app, print_json
-from ds4watch.cli.display import DASH
+from ds4watch.cli.history_output import bar, sink, stats_table
 from ds4watch.cli.instants import instant
 from ds4watch.config.files import find_settings
 from ds4watch.config.places import resolve_state_dir
@@ -28,7 +25,6 @@ from ds4watch.engine.archive import Archive, Choice, Resolution, opened, unknown
 from ds4watch.engine.archive import Progress as Told
 from ds4watch.engine.archive import prune as prune_store
 from ds4watch.fleet.lock import daemon_lock, running_daemon
-from ds4watch.history.verify import TargetStats
 from ds4watch.model.errors import ConfigError, Located
 
 app = new_app(no_args_is_help=True)
@@ -80,7 +76,7 @@ def inspect(config: Config = None, state: State = None, as_json: Json = False) -
     if as_json:
         print_json([asdict(one) | {"bytes_a_sample": one.bytes_a_sample} for one in stats])
     elif stats:
-        console().print(_table(stats))
+        console().print(stats_table(stats))
     else:
         sys.stdout.write("nothing is stored yet\n")
 
@@ -129,9 +125,9 @@ def export(  # noqa: PLR0917 - Typer makes an option of each
         if unknown:
             mend = "see `ds4watch history inspect`"
             raise _bad("--target", f"nothing is stored of {', '.join(unknown)}", mend=mend)
-        with _sink(output) as sink, _bar("exported", "parts") as told:
+        with sink(output) as file, bar("exported", "parts") as told:
             async for text in _texts(archive, choice, form, resolution, told=told):
-                sink.write(text)
+                file.write(text)
         _tell_damage(archive.damaged)
 
     _with_archive(config, state, write)
@@ -145,7 +141,7 @@ def verify(config: Config = None, state: State = None, as_json: Json = False) ->
     """
 
     async def look(archive: Archive) -> list[tuple[str, str]]:
-        with _bar("verified", "parts") as told:
+        with bar("verified", "parts") as told:
             return [(it.target, it.message) for it in await archive.verify(told)]
 
     findings = _with_archive(config, state, look)
@@ -180,7 +176,7 @@ def prune(
     if before_at > clock.now():
         raise _bad("--before", f"{before} is yet to come", mend="all of it would be deleted")
     settings, folder = _place(config, state)
-    with _alone(folder), _bar("pruned", "kinds") as told:
+    with _alone(folder), bar("pruned", "kinds") as told:
         deleting = prune_store(settings, folder, before_at, clock=clock, progress=told)
         scrapes, buckets = asyncio.run(deleting)
     sys.stdout.write(f"{scrapes} scrapes and {buckets} roll-ups deleted\n")
@@ -264,74 +260,3 @@ def _texts(
     if form is Format.CSV:
         return archive.csv(choice, told)
     return archive.openmetrics(choice, told)
-
-
-@contextlib.contextmanager
-def _sink(output: Path | None) -> Iterator[TextIO]:
-    if output is None:
-        yield sys.stdout
-        return
-    try:
-        # Who may read the history is for its owner to say.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        with os.fdopen(os.open(output, flags, 0o600), "w", encoding="utf-8") as file:
-            yield file
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise _bad("--output", f"{output} cannot be written: {reason}") from error
-
-
-@contextlib.contextmanager
-def _bar(what: str, unit: str) -> Iterator[Told]:
-    """Show a progress bar on the terminal, away from what may be piped on."""
-    bar = Progress(
-        TextColumn(what),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
-    with bar:
-        task = bar.add_task(what, total=None)
-
-        def told(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        yield told
-
-
-def _table(stats: list[TargetStats]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for head in ("TARGET", "FIRST", "LAST"):
-        table.add_column(head, no_wrap=True)
-    numbers = ("SCRAPES", "SAMPLES", "CHUNKS", "NOT FOLDED", "MIB", "BYTES/SAMPLE", "ROLL-UPS MIB")
-    for head in numbers:
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("ROLL-UPS SINCE", no_wrap=True)
-    for one in stats:
-        table.add_row(
-            one.target,
-            _when(one.first_at),
-            _when(one.last_at),
-            *_amounts(one),
-            _when(one.rollups_first_at),
-        )
-    return table
-
-
-def _amounts(one: TargetStats) -> Iterator[str]:
-    yield from (f"{count:,}" for count in (one.scrapes, one.samples, one.chunks, one.rows))
-    yield _mib(one.bytes)
-    yield f"{one.bytes_a_sample:.2f}" if one.samples else DASH
-    yield _mib(one.rollup_bytes)
-
-
-def _mib(size: int) -> str:
-    return f"{size / 2**20:,.2f}"
-
-
-def _when(at: float | None) -> str:
-    return DASH if at is None else time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at))

@@ -106,8 +106,8 @@ class Jobs:
         if report.failures:
             raise StoreError("; ".join(report.failures[:3]), reason=EdgeReason.OTHER)
         return (
-            f"{report.rows} scrapes to {report.chunks} chunks, {report.bytes_before} bytes to "
-            f"{report.bytes_after}; {report.settled} roll-ups joined"
+            f"{report.rows} scrapes to {report.chunks} chunks, {_kib(report.bytes_before)} to "
+            f"{_kib(report.bytes_after)}; {report.settled} roll-ups joined"
         )
 
     async def prune(self) -> str:
@@ -176,6 +176,10 @@ def restored_quality(runs: Sequence[QualityRun]) -> tuple[QualityReading, ...]:
         for run in runs
         if run.value is not None
     )
+
+
+def _kib(size_bytes: int) -> str:
+    return f"{size_bytes / 1024:,.1f} KiB"
 
 
 def _told(run: QualityRun) -> AuditEntry:

@@ -13,7 +13,7 @@ import numpy as np
 from ds4watch.history.frames import RollupFrame, StoredFrame
 from ds4watch.history.live_labels import merged_labels, name_of, without_name
 from ds4watch.model.scrape import Target
-from ds4watch.model.series import STALE_NAN_BITS, FloatArray, Labels, SeriesKey
+from ds4watch.model.series import FloatArray, Labels, SeriesKey, is_stale
 
 OPENMETRICS_END = "# EOF\n"
 CSV_HEAD = "time,target,name,labels,value\n"
@@ -80,7 +80,7 @@ def labels_text(labels: Labels) -> str:
 def _lines(values: FloatArray, begins: Sequence[str], middle: str, ends: Sequence[str]) -> str:
     """Return a line for each value but staleness markers: begin, middle, value, end."""
     bits = np.ascontiguousarray(values).view(np.uint64)
-    stale = bits == np.uint64(STALE_NAN_BITS)
+    stale = is_stale(values)
     if stale.any():
         kept = np.flatnonzero(~stale).tolist()
         begins, ends = [begins[row] for row in kept], [ends[row] for row in kept]

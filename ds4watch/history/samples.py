@@ -15,7 +15,7 @@ from ds4watch.history.chunk_rows import Reading
 from ds4watch.history.database import Database
 from ds4watch.history.fold import FoldReport
 from ds4watch.history.folder import Folder
-from ds4watch.history.frames import Keep, Pick, RollupFrame, StoredFrame, results_of
+from ds4watch.history.frames import Keep, Pick, StoredFrame, results_of
 from ds4watch.history.line import SetAside, Tuning
 from ds4watch.history.migrate import Which
 from ds4watch.history.pace import Pace, Pause
@@ -158,25 +158,6 @@ class SampleStore:
         return await self._database.read(
             chunk_rows.read_frames,
             target,
-            milliseconds(start_at),
-            milliseconds(end_at),
-            self._reading(keep),
-        )
-
-    async def read_rollup(
-        self,
-        target: str,
-        resolution_seconds: int,
-        start_at: UnixSeconds,
-        end_at: UnixSeconds,
-        *,
-        keep: Keep | None = None,
-    ) -> list[RollupFrame]:
-        """Return the buckets of 60 or 3600 s that begin in start_at <= … <= end_at."""
-        return await self._database.read(
-            chunk_rows.read_rollups,
-            target,
-            resolution_seconds,
             milliseconds(start_at),
             milliseconds(end_at),
             self._reading(keep),

@@ -266,6 +266,22 @@ function showHolds(holds) {
   setChildren("holds", JSON.stringify(holds ?? []), () => (holds ?? []).map(holdRow));
 }
 
+function jobRow(job) {
+  const row = make("li");
+  const isRunning = job.last_finished_at === null || job.last_finished_at < job.last_started_at;
+  const [tone, word] = isRunning ? ["", "running"] : job.ok ? ["good", "done"] : ["bad", "failed"];
+  row.append(make("span", `tag ${tone}`, word), make("strong", "", job.name));
+  const took = !isRunning && isNumber(job.took_seconds) ? `, took ${job.took_seconds.toFixed(1)} s` : "";
+  row.append(make("time", "", `${clock(job.last_started_at)}${took}`));
+  if (!isRunning) row.append(make("span", "quiet", job.result || DASH));
+  return row;
+}
+
+function showJobs(jobs) {
+  byId("jobs-section").hidden = !jobs?.length;
+  setChildren("jobs", JSON.stringify(jobs ?? []), () => (jobs ?? []).map(jobRow));
+}
+
 function storyRow(entry) {
   const row = make("li");
   const text = make("span");
@@ -296,6 +312,7 @@ function showStatus(status) {
   setText("gpus", status.gpus?.why_not ? `No GPU readings: ${status.gpus.why_not}` : "");
   showGateways(status);
   showHolds(status.holds);
+  showJobs(status.jobs);
   setText("at", `As of ${clock(status.at)}; up for ${span(status.at - status.started_at)}`);
 }
 

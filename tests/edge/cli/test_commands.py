@@ -51,6 +51,9 @@ async def test_the_status_of_a_daemon_is_shown_in_words(tmp_path: Path) -> None:
     assert lines["sim-full-1"][:6] == ["sim-full-1", "ready", "sim-full", "8", "23", "81.2"]
     assert lines["sim-quantized-1"][3:5] == ["-", "-"]
     assert lines["ds4_prefill_token_ratio"] == ["ds4_prefill_token_ratio", "-"]
+    assert lines["fold"][3:7] == ["0.4", "s", "1200", "scrapes"]
+    assert "database or disk is full" in " ".join(lines["prune"])
+    assert lines["quality"][3:] == ["-", "running"]
     assert "\x1b" not in ended.out
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from ds4watch.history.frames import Keep, RollupFrame
 from ds4watch.history.place import Place
 from ds4watch.history.reader import reading
 from ds4watch.history.samples import SampleStore
@@ -53,3 +54,15 @@ async def verified(base: Base, told: Progress = lambda _done, _total: None) -> l
 async def stats_of(base: Base) -> list[TargetStats]:
     with reading(base.place) as reader:
         return await reader.stats()
+
+
+async def rollups_of(
+    base: Base,
+    resolution_seconds: int,
+    start_at: float,
+    end_at: float,
+    keep: Keep = lambda _key: True,
+) -> list[RollupFrame]:
+    """The buckets of w1."""
+    with reading(base.place) as reader:
+        return list(await reader.rollups("w1", resolution_seconds, start_at, end_at, keep))

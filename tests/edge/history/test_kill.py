@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.edge.history.folding import counting, open_store, seconds_of, verified
+from tests.edge.history.folding import counting, open_store, rollups_of, seconds_of, verified
 from tests.edge.history.helpers import AB, NOW, W1, W2, Base, Bases
 
 STEP = 20
@@ -74,7 +74,7 @@ async def test_kill_9_at_any_moment_loses_and_doubles_nothing(bases: Bases) -> N
         [page] = counting(acknowledged[-1:])
         assert back[-1].values.tobytes() == page.values.tobytes()
     await store.fold(NOW + start + 10**5)
-    minutes = await store.read_rollup("w1", 60, NOW, NOW + 10**6)
+    minutes = await rollups_of(base, 60, NOW, NOW + 10**6)
     assert sum(frame.count[:, 0].sum() for frame in minutes) == len(acknowledged)
     assert sum(frame.increase[:, 0].sum() for frame in minutes) == acknowledged[-1]
     assert store.intern(AB).id == 1

@@ -59,6 +59,11 @@ async def test_a_person_sees_the_state_and_markup_from_workers_stays_text(tmp_pa
     assert text_of(page, "alert-count") == "1 firing"
     assert text_of(page, "cost-hour") == "1.90 USD / h"
     assert "level 1 to 2 (cheaper-sibling)" in text_of(page, "audit")
+    jobs = " ".join(text_of(page, "jobs").split())
+    assert jobs.startswith("done fold ")
+    assert "took 0.4 s 1200 scrapes to 2 chunks" in jobs
+    assert "failed prune " in jobs
+    assert "database or disk is full running quality " in jobs
     assert "<img src=x" not in page
     assert "&lt;img src=x" in page
 
