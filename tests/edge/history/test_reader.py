@@ -65,7 +65,10 @@ async def test_no_database_is_made_by_looking(bases: Bases) -> None:
 
 
 async def test_a_table_that_is_gone_is_told_with_the_database(bases: Bases) -> None:
-    await open_store(bases.samples.place).close()
+    store = open_store(bases.samples.place)
+    store.intern(AB)
+    await store.append(counting([0]))
+    await store.close()
     bases.samples.execute("DROP TABLE chunks")
     with reading(bases.samples.place) as reader, pytest.raises(StoreError, match="chunks") as told:
         await reader.stats()

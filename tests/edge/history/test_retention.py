@@ -30,7 +30,7 @@ OLD = NOW - 91 * DAY
 
 @pytest_asyncio.fixture
 async def store(bases: Bases) -> AsyncIterator[StateStore]:
-    store = StateStore.open(bases.state.place, FixedClock())
+    store = StateStore.open(bases.state.place, FixedClock(), answer_timeout_seconds=30.0)
     await store.load(NOW)
     yield store
     await store.close()

@@ -96,13 +96,15 @@ def base(bases: Bases) -> Base:
 
 @pytest_asyncio.fixture
 async def store(base: Base) -> AsyncIterator[StateStore]:
-    store = StateStore.open(base.place, FixedClock(), busy_timeout_seconds=0.1)
+    store = StateStore.open(
+        base.place, FixedClock(), busy_timeout_seconds=0.1, answer_timeout_seconds=30.0
+    )
     yield store
     await store.close()
 
 
 def opened(base: Base) -> StateStore:
-    return StateStore.open(base.place, FixedClock())
+    return StateStore.open(base.place, FixedClock(), answer_timeout_seconds=30.0)
 
 
 def applied(
@@ -256,10 +258,11 @@ async def test_a_plan_whose_id_exists_is_reported_and_not_planned_again(
 async def test_two_claimants_never_get_the_same_action(store: StateStore, base: Base) -> None:
     plans = tuple(replace(PLAN, id=f"p{number}") for number in range(10))
     await store.commit_tick(TickCommit(at=NOW, plans=plans))
-    other = opened(base)
-    claims = [one.claim_action(NOW + 1) for _ in range(8) for one in (store, other)]
+    one, other = opened(base), opened(base)  # which wait for each other as long as daemons do
+    claims = [it.claim_action(NOW + 1) for _ in range(8) for it in (one, other)]
     claimed = [plan.id for plan in await asyncio.gather(*claims) if plan is not None]
     assert sorted(claimed) == sorted(plan.id for plan in plans)
+    await one.close()
     await other.close()
 
 

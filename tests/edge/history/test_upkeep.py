@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from ds4watch.history import prune_rows
 from ds4watch.history.samples import SampleStore
+from ds4watch.history.verify import read_stats, verify
 from ds4watch.history.wal import WriteBack
 from ds4watch.model.scrape import Target
 from ds4watch.model.series import SeriesKey
@@ -162,14 +163,14 @@ async def test_statistics_and_checks_are_read_in_slices(store: SampleStore) -> N
     await store.fold(NOW + SLOT + 40)
     views: list[Connection] = []
     with _counted(store, views):
-        stats = await store.stats()
+        stats = await read_stats(store._database, store.schema)
     assert [one.target for one in stats] == [target.name for target in targets]
     assert {(one.rows, one.chunks, one.scrapes, one.samples) for one in stats} == {(3, 1, 23, 44)}
     assert {(one.first_at, one.last_at) for one in stats} == {(NOW, NOW + SLOT + 60)}
     assert len(views) >= 4, "no more than ten targets in one view"
     [size] = {one.bytes for one in stats}
     assert size == sizes(store, "chunks")[0] + sum(sizes(store, "scrapes")) // 25
-    assert await store.verify(lambda _done, _total: None) == []
+    assert await verify(store._database, store.schema, lambda _done, _total: None) == []
 
 
 @contextmanager

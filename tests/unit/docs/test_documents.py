@@ -91,6 +91,9 @@ def test_the_readme_begins_with_commands_that_make_knows() -> None:
     begun = re.findall(r"^make ([a-z-]+)", readme[:600], re.MULTILINE)
     assert begun[:3] == ["run", "test", "run"]
     made = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    made |= {
+        it.stem.replace("_", "-") for it in (ROOT / "benchmarks").glob("bench_*.py")
+    }  # bench-%
     for path in markdown_files():
         named = re.findall(r"\bmake ([a-z][a-z-]+)\b", code_in(path.read_text(encoding="utf-8")))
         assert set(named) <= made, path
