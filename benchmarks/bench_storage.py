@@ -74,8 +74,10 @@ def scrapes(store: SampleStore, target: Target, start: int, count: int) -> Itera
         page.step()
 
 
-async def fill(path: Path, target: Target, start: int, seconds: int) -> tuple[int, float]:
-    """Store and fold so many seconds; return samples stored and CPU seconds used for it."""
+async def fill(
+    path: Path, target: Target, start: int, seconds: int, *, fold_all: bool
+) -> tuple[int, float]:
+    """Store so many seconds and fold as the daemon does, or all; return samples and CPU seconds."""
     store = SampleStore.open(path, Clock())
     begun = time.process_time()
     samples = 0
@@ -88,7 +90,7 @@ async def fill(path: Path, target: Target, start: int, seconds: int) -> tuple[in
             await store.fold(result.at)
             waiting = []
     await store.append(waiting)
-    await store.fold(float(start + seconds + 1200))
+    await store.fold(float(start + seconds + (1200 if fold_all else 0)))
     await store.close()
     return samples, time.process_time() - begun
 
@@ -128,7 +130,7 @@ def bytes_a_sample(folder: Path, hours: float) -> float:
     state = folder / "state"
     state.mkdir()
     target = target_of(0, 1)
-    samples, cpu = asyncio.run(fill(state / "samples.db", target, start, seconds))
+    samples, cpu = asyncio.run(fill(state / "samples.db", target, start, seconds, fold_all=True))
     sizes = vacuumed_bytes(state / "samples.db")
     exported = folder / "history.om"
     config = folder / "ds4watch.yml"
@@ -197,7 +199,8 @@ def started_on_a_day(folder: Path, count: int) -> float:
         stack.enter_context(running(python("benchmarks.support.page_server", port), log))
         now = int(time.time())
         path = state / "samples.db"
-        asyncio.run(fill(path, target_of(0, port), now - DAY_SECONDS, DAY_SECONDS))
+        first = target_of(0, port)
+        asyncio.run(fill(path, first, now - DAY_SECONDS, DAY_SECONDS, fold_all=False))
         copy_to_all(path, count, port)
         size = path.stat().st_size
         wait_until(lambda: "ready" in log.read_text(), 60, "the server of pages")
