@@ -225,7 +225,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     # Gateways come up, or come back, while the memory fills; the first tick waits for neither.
     await _start_gateways(keeper, settings)
     await supervisor.start(blueprint.specs, fleet)
-    await _remember(stores, settings.store.live_window_seconds, clock)
+    await _remember(stores, clock)
     await state.add_audit(_started(clock, stores.restored))
     await stack.enter_async_context(
         _jobs(
@@ -271,9 +271,9 @@ async def _open_stores(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack
     return Stores(samples, state, live, await state.load(clock.now()), removed)
 
 
-async def _remember(stores: Stores, window_seconds: float, clock: Clock) -> None:
+async def _remember(stores: Stores, clock: Clock) -> None:
     """Fill the memory; the series of workers that are no longer in the fleet end."""
-    await stores.live.reload(stores.samples, clock.now() - window_seconds)
+    await stores.live.reload(stores.samples, clock.now())
     for name in stores.removed - stores.unclaimed:
         stores.live.remove_target(name, clock.now())
 

@@ -79,7 +79,7 @@ def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None
         with contextlib.suppress(OSError):
             if condition():
                 return
-        time.sleep(0.1)
+        time.sleep(0.02)
     raise SystemExit(f"{what}: not within {seconds:.0f} s")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -170,10 +171,31 @@ class LiveBuffer:
         pairs = zip(found.labels, found.values.tolist(), strict=True)
         return [(without_name(labels), value) for labels, value in pairs]
 
-    async def reload(self, store: ScrapeHistory, since: UnixSeconds) -> None:
-        """Fill an empty buffer from the store."""
-        for name in await store.targets():
-            self.fill(await store.frames(name, since, _END_OF_TIME, keep=self._keeping.keeps))
+    async def reload(self, store: ScrapeHistory, now: UnixSeconds) -> None:
+        """Fill an empty buffer from the store: the next target is read while one is taken in."""
+        ahead: asyncio.Task[list[StoredFrame]] | None = None
+        try:
+            for name in await store.targets():
+                before, ahead = ahead, asyncio.create_task(self._frames(store, name, now))
+                if before is not None:
+                    self.fill(await before)
+            if ahead is not None:
+                self.fill(await ahead)
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+
+    async def _frames(self, store: ScrapeHistory, name: str, now: UnixSeconds) -> list[StoredFrame]:
+        """Read what rules look back on; further, where a target has only failed since.
+
+        So what its last good scrape had is waited for, and alerts on it are held.
+        """
+        reach = self._keeping.reach_seconds()
+        keep = self._keeping.keeps
+        frames = await store.frames(name, now - reach, _END_OF_TIME, keep=keep)
+        if reach < self._full_seconds and not any(len(frame.times) for frame in frames):
+            frames = await store.frames(name, now - self._full_seconds, _END_OF_TIME, keep=keep)
+        return frames
 
     def fill(self, frames: Iterable[StoredFrame]) -> None:
         """Take in what the store has of a target that nothing was taken in of, oldest first."""

@@ -25,6 +25,7 @@ COARSE_STEP_SECONDS = 15.0
 """Spacing of samples beyond the window that is kept in full."""
 _MOST_SECONDS = 6 * 3600.0
 """What is kept of a name that is read further back; also for `@`, which has no bound."""
+_LOOKBACK_SECONDS = 300.0
 _KEPT_CLASSES_SECONDS = (0.0, 60.0, 300.0, 900.0, 3600.0)
 _SLACK_SLOTS = 8
 _SLACK_SHARE = 1.05
@@ -46,6 +47,11 @@ class Keeping:
     def __init__(self, windows: Mapping[str, float], full_seconds: float) -> None:
         self._windows = windows
         self._full_seconds = full_seconds
+
+    def reach_seconds(self) -> float:
+        """Return how far back anything is kept, or an instant selector may look."""
+        longest = max(self._windows.values(), default=0.0)
+        return min(max(longest, _LOOKBACK_SECONDS), _MOST_SECONDS)
 
     def shelves(self, key: SeriesKey, group: str) -> tuple[Shelf, ...]:
         """Return where a series of a page goes; nowhere if nobody reads it."""

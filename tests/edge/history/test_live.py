@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ from hypothesis import strategies as st
 
 from ds4watch.history.frames import NO_SCHEMA, FailedScrape, StoredFrame
 from ds4watch.history.live import LiveBuffer
+from ds4watch.history.samples import SampleStore
 from ds4watch.model.errors import QueryError
 from ds4watch.model.scrape import ScrapeResult, Target
 from ds4watch.model.series import STALE_NAN, Schema, SeriesKey, is_stale
 from ds4watch.promql.columns import LabelColumn
 from ds4watch.promql.storage import Ends, Matcher, MatchOp, Windows
-from tests.edge.history.helpers import W1, W2, failed, scrape
+from tests.edge.history.helpers import W1, W2, FixedClock, failed, scrape
 
 FULL = Schema(1, (SeriesKey("a", (("x", "1"),)), SeriesKey("a", (("x", "2"),)), SeriesKey("other")))
 LESS = Schema(2, (SeriesKey("a", (("x", "2"),)),))
@@ -481,6 +483,24 @@ def test_whatever_comes_in_windows_and_their_ends_are_as_defined(
         }
         ever = {worker for worker, _ in plainly(results, 0, end)}
         assert buffer.latest([name("a")], 0, end).failed == bool(down & ever)
+
+
+async def test_it_is_filled_from_the_store_at_a_start(tmp_path: Path) -> None:
+    store = SampleStore.open(tmp_path / "samples.db", FixedClock())
+    schema = store.intern(FULL.series)
+    good = [scrape(at, [at, 0, 0], schema_id=schema.id) for at in range(1000, 2000, 5)]
+    long_down = [
+        scrape(1500, [1, 2, 3], schema_id=schema.id, target=W2),
+        *(failed(at, target=W2) for at in range(1505, 2000, 5)),
+    ]
+    await store.append([*good, *long_down])
+    buffer = LiveBuffer(window_seconds=900, windows={"a": 60.0})
+    await buffer.reload(store, 2000)
+    expected = [(at, at) for at in range(1940, 2000, 5)]
+    assert held(buffer, "a", 1935, 2000)["1"] == expected
+    down = [name("a"), Matcher("worker", MatchOp.EQUAL, "w2")]
+    assert len(buffer.latest(down, 1700, 2000).missing) == 2
+    await store.close()
 
 
 def test_appending_a_page_costs_no_work_for_each_sample() -> None:
