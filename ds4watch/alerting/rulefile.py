@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from ds4watch.alerting.durations import parse_duration
 from ds4watch.alerting.machine import EXIT_ANNOTATION
-from ds4watch.config.document import Document, Path
+from ds4watch.config.document import Document, Path, read_document
 from ds4watch.config.loader import load_section
 from ds4watch.config.section import Section
 from ds4watch.model.alert import AlertRule, OnNoData, RecordingRule, RuleGroup
@@ -58,17 +59,41 @@ class _FileSection(Section):
     groups: tuple[_GroupSection, ...] | None = Field(None, description="Groups of rules.")
 
 
+@dataclass(frozen=True, slots=True)
+class RuleFile:
+    """The groups of a file, and where in it what stands."""
+
+    groups: tuple[RuleGroup, ...]
+    document: Document
+
+
 def load_rules(text: str, file: str) -> tuple[RuleGroup, ...]:
     """Read a rule file. Raises ConfigError with one finding for each fault in it.
 
     A file that loads can be evaluated: expressions are parsed, functions are known.
     """
+    return read_rules(text, file).groups
+
+
+def read_rules(text: str, file: str) -> RuleFile:
+    """Read a rule file as `load_rules` does, with the places of what it says."""
+    _refuse_others(read_document(text, file))
     loaded, document = load_section(text, file, _FileSection)
     groups = loaded.groups or ()
     findings = [*_file_faults(groups, document)]
     if findings:
         raise ConfigError(*sorted(findings, key=lambda finding: finding.line or 0))
-    return tuple(_group(group, file) for group in groups)
+    return RuleFile(tuple(_group(group, file) for group in groups), document)
+
+
+def _refuse_others(document: Document) -> None:
+    """Say in one line that a file of another kind is no rule file, not key by key."""
+    if "groups" in document.value or len(document.value) < 2:
+        return
+    kind = document.value.get("kind")
+    what = f"a Kubernetes {kind}" if kind else f"it has {', '.join(document.value)}"
+    mend = "give it what Prometheus would load, from `groups:` on"
+    raise ConfigError(Located(f"not a rule file: {what}", document.file, 1, mend=mend))
 
 
 def _file_faults(groups: tuple[_GroupSection, ...], document: Document) -> Iterator[Located]:

@@ -1,0 +1,104 @@
+"""`ds4watch rules`: look at rules before they are trusted, and while they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ds4watch.alerting.lint.check import lint
+from ds4watch.alerting.lint.findings import Finding
+from ds4watch.alerting.rulefile import RuleFile, read_rules
+from ds4watch.cli.common import Config, Json, new_app, print_json
+from ds4watch.config.files import find_settings, read_text, rule_files
+from ds4watch.model.errors import ConfigError, Located
+from ds4watch.vocabulary.known import KnownMetrics
+
+app = new_app(no_args_is_help=True)
+
+EXIT_FOUND = 1
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[FILES]...", help="Rule files. [default: those of the settings]"),
+]
+
+
+@app.callback()
+def rules() -> None:
+    """Check, test and explain alert rules."""
+
+
+@app.command()
+def check(files: Files = None, config: Config = None, as_json: Json = False) -> None:
+    """Load rule files as the daemon does, and point out what would be silent or false.
+
+    Exits with 2 if a file does not load, with 1 if there is something to point out.
+
+    Example: ds4watch rules check my-rules.yml
+    """
+    loaded = find_settings(config, os.environ)
+    read, faults = _read_each(files or rule_files(loaded))
+    interval = loaded.settings.scrape.interval_seconds
+    findings = lint(read, KnownMetrics(), interval_seconds=interval)
+    if as_json:
+        print_json(_check_json(read, faults, findings))
+    else:
+        _print_check(read, findings)
+    if faults and not as_json:
+        raise ConfigError(*faults)
+    raise typer.Exit(2 if faults else EXIT_FOUND if findings else 0)
+
+
+def _read_each(paths: Sequence[Path]) -> tuple[list[RuleFile], list[Located]]:
+    read: list[RuleFile] = []
+    faults: list[Located] = []
+    for path in paths:
+        try:
+            read.append(read_rules(read_text(path), str(path)))
+        except ConfigError as error:
+            faults += error.findings
+    return read, faults
+
+
+def _print_check(read: Sequence[RuleFile], findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        typer.echo(str(finding))
+    bad = {finding.file for finding in findings}
+    for file in read:
+        if file.document.file not in bad:
+            count = sum(len(group.rules) for group in file.groups)
+            typer.echo(f"ok  {file.document.file}: {count} rules")
+
+
+def _check_json(
+    read: Sequence[RuleFile], faults: Sequence[Located], findings: Sequence[Finding]
+) -> dict[str, Any]:
+    return {
+        "files": [file.document.file for file in read],
+        "faults": [
+            {
+                "file": fault.file,
+                "line": fault.line,
+                "field": fault.field,
+                "message": fault.message,
+                "mend": fault.mend,
+            }
+            for fault in faults
+        ],
+        "findings": [
+            {
+                "file": it.file,
+                "line": it.line,
+                "rule": it.rule,
+                "check": it.advice.check.value,
+                "what": it.advice.what,
+                "why": it.advice.why,
+                "mend": it.advice.mend,
+            }
+            for it in findings
+        ],
+    }
