@@ -23,6 +23,7 @@ _ACTION = re.compile(
 _TOKEN = re.compile(
     r"\s*(?:(?P<string>\"(?:\\.|[^\"\\])*\"|`[^`]*`)|(?P<number>[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
     r"|(?P<label>(?:\$labels|\.Labels)\.(?P<name>\w+))|(?P<labels>\$labels|\.Labels)\b"
+    r"|(?P<external>(?:\$externalLabels|\.ExternalLabels)(?:\.\w+)?|\$externalURL|\.ExternalURL)\b"
     r"|(?P<value>\$value|\.Value)\b|(?P<function>[A-Za-z_]\w*)|(?P<mark>[|()]))"
 )
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
@@ -171,6 +172,8 @@ class _Reader:
             return lambda labels, _value: labels
         if kind == "label":
             return lambda labels, _value: labels.get(text, "")
+        if kind == "external":  # labels that a Prometheus adds when it sends; here there are none
+            return Constant("")
         if kind == "number":
             return Constant(float(text))
         if kind == "string":

@@ -13,7 +13,9 @@ from ds4watch.alerting.lint.check import lint
 from ds4watch.alerting.lint.findings import Finding
 from ds4watch.alerting.rulefile import RuleFile, read_rules
 from ds4watch.cli.common import Config, Json, new_app, print_json
+from ds4watch.cli.rule_tests import FileOutcome, outcome_json, outcome_lines, run_file
 from ds4watch.config.files import find_settings, read_text, rule_files
+from ds4watch.config.shipped import shipped
 from ds4watch.model.errors import ConfigError, Located
 from ds4watch.vocabulary.known import KnownMetrics
 
@@ -51,6 +53,32 @@ def check(files: Files = None, config: Config = None, as_json: Json = False) -> 
     if faults and not as_json:
         raise ConfigError(*faults)
     raise typer.Exit(2 if faults else EXIT_FOUND if findings else 0)
+
+
+@app.command("test")
+def run_tests(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILES]...", help="Test files. [default: those of the rules]"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run unit tests in Prometheus's format (`promtool test rules`) by our own evaluator.
+
+    Exits with 2 if a file does not load, with 1 if a test fails.
+
+    Example: ds4watch rules test my-tests.yml
+    """
+    outcomes: list[FileOutcome] = []
+    for path in files or sorted(shipped("rules/tests").glob("*.yml")):
+        outcomes.append(run_file(path))
+        if not as_json:
+            typer.echo("\n".join(outcome_lines(outcomes[-1])) + "\n")
+    if as_json:
+        print_json({"files": [outcome_json(outcome) for outcome in outcomes]})
+    if any(outcome.faults for outcome in outcomes):
+        raise typer.Exit(2)
+    raise typer.Exit(0 if all(outcome.is_good for outcome in outcomes) else EXIT_FOUND)
 
 
 def _read_each(paths: Sequence[Path]) -> tuple[list[RuleFile], list[Located]]:

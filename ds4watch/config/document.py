@@ -18,6 +18,7 @@ Path: TypeAlias = tuple[str | int, ...]
 MAX_TEXT_CHARS = 1 << 20
 MAX_NODES = 20_000
 MAX_DEPTH = 32
+_NUMBER_TAGS = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp"))
 
 
 def dotted(path: Path) -> str:
@@ -47,8 +48,10 @@ class Document:
         return Located(message, self.file, self.line_of(path), dotted(path) or None, mend)
 
 
-def read_document(text: str, file: str) -> Document:
+def read_document(text: str, file: str, *, numbers_as_text: bool = False) -> Document:
     """Read one YAML mapping. An empty text is an empty mapping.
+
+    numbers_as_text: keep them as written; `0x90` is 144 to YAML, and ninety-one zeros to a test.
 
     Raises ConfigError where nothing can be read at all; lesser faults are in `findings`.
     """
@@ -63,7 +66,7 @@ def read_document(text: str, file: str) -> Document:
     if not isinstance(root, yaml.MappingNode):
         message = "must be a mapping (lines of `key: value`)"
         raise ConfigError(Located(message, file, _line(root)))
-    document.value = _Reader(document).mapping(root, ())
+    document.value = _Reader(document, numbers_as_text=numbers_as_text).mapping(root, ())
     return document
 
 
@@ -92,8 +95,9 @@ def _compose(text: str, file: str) -> yaml.Node | None:
 class _Reader:
     """Turns nodes into values; bounded in depth and number, so that aliases cannot blow it up."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, *, numbers_as_text: bool) -> None:
         self._document = document
+        self._as_text = _NUMBER_TAGS if numbers_as_text else ()
         self._scalars = yaml.constructor.SafeConstructor()
         self._nodes = 0
 
@@ -150,6 +154,8 @@ class _Reader:
         return self._value(node, path)
 
     def _scalar(self, node: yaml.Node, path: Path) -> Any:
+        if node.tag in self._as_text:
+            return node.value
         try:
             value = self._scalars.construct_object(node)
         except (yaml.YAMLError, ValueError, OverflowError):

@@ -33,9 +33,11 @@ def load_profile(text: str, file: str) -> Profile:
     return profile
 
 
-def load_section(text: str, file: str, model: type[_S]) -> tuple[_S, Document]:
+def load_section(
+    text: str, file: str, model: type[_S], *, numbers_as_text: bool = False
+) -> tuple[_S, Document]:
     """Read a file of any section type, with its document for cross-checks. Raises ConfigError."""
-    document = read_document(text, file)
+    document = read_document(text, file, numbers_as_text=numbers_as_text)
     # By way of JSON: strict, so that `port: true` is no 1, and yet lists become tuples.
     as_json = json.dumps(document.value, default=str)
     try:

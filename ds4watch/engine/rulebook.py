@@ -118,6 +118,13 @@ class RuleBook:
         self._after, self._alerts = turn.after, tuple(turn.alerts)
         return Round(self._alerts, tuple(turn.transitions), self._failures())
 
+    def errors(self) -> Mapping[str, str]:
+        """Return why rules could not be evaluated last time, by name."""
+        rules = {group.name: group.rules for group in self._groups}
+        return {
+            rules[group][number].rule.name: error for (group, number), error in self._errors.items()
+        }
+
     def _by_rule(self, alerts: Sequence[AlertState]) -> Mapping[str, Mapping[str, AlertState]]:
         # Fingerprints are digests: not to be made anew each second for what came from here.
         return self._after if alerts is self._alerts else _by_rule(alerts)

@@ -47,3 +47,43 @@ async def test_the_shipped_rules_are_checked_where_nothing_is_said(tmp_path: Pat
     ended = await ds4watch("rules", "check", cwd=tmp_path)
     assert (ended.code, ended.err) == (0, "")
     assert "ds4watch.yml: " in ended.out
+
+
+UNITS = """\
+rule_files: [a.yml]
+tests:
+  - name: a full cache
+    interval: 1m
+    input_series: [{series: ds4_kv_usage_ratio, values: 60x3}]
+    alert_rule_test:
+      - eval_time: 1m
+        alertname: A
+        exp_alerts: [{exp_annotations: {runbook_url: docs/a.md}}]
+"""
+
+
+async def test_test_runs_unit_tests_and_shows_what_differs(tmp_path: Path) -> None:
+    (tmp_path / "a.yml").write_text(RULES)
+    (tmp_path / "good.yml").write_text(UNITS)
+    (tmp_path / "bad.yml").write_text(UNITS.replace("docs/a.md", "docs/b.md"))
+    ended = await ds4watch("rules", "test", "good.yml", cwd=tmp_path)
+    assert (ended.code, ended.out) == (0, "Unit Testing:  good.yml\n  SUCCESS\n\n")
+
+    ended = await ds4watch("rules", "test", "good.yml", "bad.yml", cwd=tmp_path)
+    assert ended.code == 1
+    assert "    name: a full cache,\n    alertname: A, time: 1m,\n" in ended.out
+    assert '- Labels:{alertname="A"} Annotations:{runbook_url="docs/b.md"}' in ended.out
+    assert '+ Labels:{alertname="A"} Annotations:{runbook_url="docs/a.md"}' in ended.out
+
+    asked = await ds4watch("rules", "test", "bad.yml", "--json", cwd=tmp_path)
+    (file,) = json.loads(asked.out)["files"]
+    assert (asked.code, file["ok"]) == (1, False)
+    assert file["tests"][0]["failures"][0]["at_seconds"] == 60.0
+
+
+async def test_test_exits_with_two_for_a_file_that_does_not_load(tmp_path: Path) -> None:
+    (tmp_path / "t.yml").write_text(UNITS)
+    ended = await ds4watch("rules", "test", "t.yml", "gone.yml", cwd=tmp_path)
+    assert ended.code == 2
+    assert "    t.yml: rule_files[0]: no file matches a.yml (patterns start from " in ended.out
+    assert "    gone.yml: there is no such file" in ended.out

@@ -26,6 +26,7 @@ LABELS = (("instance", "h:1"), ("job", "vllm"))
         ("{{ $labels.job }} on {{ .Labels.instance }}", 1.0, "vllm on h:1"),
         ("[{{ $labels.none }}]", 1.0, "[]"),
         ("{{ $labels }}", 1.0, "map[instance:h:1 job:vllm]"),
+        ("[{{ $externalLabels.zone }}{{ $externalURL }}]", 1.0, "[]"),
         ("{{ humanize $value }}", 1234567.0, "1.235M"),
         ("{{ $value | humanize }}", 0.00123, "1.23m"),
         ("{{ $value | humanize }}", 0.0, "0"),

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ds4watch.model.errors import QueryError
-from ds4watch.model.series import NAME_LABEL, STALE_NAN, Labels, labels_of
+from ds4watch.model.series import NAME_LABEL, Labels, labels_of
 from ds4watch.promql.ast import Expr, ValueType
 from ds4watch.promql.evaluate import evaluate
+from ds4watch.promql.notation import values_of
 from ds4watch.promql.parse import parse
 from ds4watch.promql.result import QueryResult
 from ds4watch.promql.selection import matches, selectors_of
@@ -22,8 +23,6 @@ TOLERANCE = 1e-6
 _UNITS = {"y": 31536000e3, "w": 604800e3, "d": 86400e3, "h": 3600e3, "m": 60e3, "s": 1e3, "ms": 1.0}
 _DURATION = re.compile(r"(\d+)(ms|[ywdhms])")
 _LABEL = re.compile(r'\s*([\w.:-]+|"(?:\\.|[^"\\])*")\s*=\s*"((?:\\.|[^"\\])*)"\s*,?')
-_NUMBER = r"[+-]?(?:nan|inf|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
-_REPEATED = re.compile(rf"({_NUMBER})(?:([+-])({_NUMBER}))?x(\d+)", re.IGNORECASE)
 
 
 @dataclass
@@ -124,26 +123,6 @@ def split_series(line: str) -> tuple[Labels, str]:
 
 def _unescape(text: str) -> str:
     return text.encode("latin-1", "backslashreplace").decode("unicode_escape")
-
-
-def values_of(text: str) -> list[float | None]:
-    """Expand `1 2+3x4 _ stale`; None is no sample."""
-    values: list[float | None] = []
-    for word in text.split():
-        repeated = _REPEATED.fullmatch(word)
-        if word == "_" or re.fullmatch(r"_x\d+", word):
-            values += [None] * int(word[2:] or 1)
-        elif word == "stale":
-            values.append(STALE_NAN)
-        elif repeated:
-            first, sign, step, count = repeated.groups()
-            delta = float(step) * (-1 if sign == "-" else 1) if step else 0.0
-            values += [
-                float(first) + delta * n if delta else float(first) for n in range(int(count) + 1)
-            ]
-        else:
-            values.append(float(word))
-    return values
 
 
 def load(state: State, block: Load) -> None:
