@@ -331,6 +331,7 @@ def _admin(
         board=parts.board,
         state=parts.state,
         live=parts.live,
+        rules=parts.rules,
         gpus=parts.gpus,
     )
     app = create_app(

@@ -120,7 +120,8 @@ class UnitGroup:
     @property
     def last_at(self) -> UnixSeconds:
         """The last instant that is looked at."""
-        return max((case.at for case in (*self.alerts, *self.exprs)), default=0.0)
+        instants = [case.at for case in self.alerts] + [case.at for case in self.exprs]
+        return max(instants, default=0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,11 @@ class AdminClient:
         rows: list[dict[str, Any]] = self._ask("GET", f"/audit?{query}")["audit"]
         return rows
 
+    def explain(self, name: str) -> list[dict[str, Any]]:
+        """Return what the rules of a name see now. Raises AdminError."""
+        rules: list[dict[str, Any]] = self._ask("GET", f"/rules/{quote(name, safe='')}")["rules"]
+        return rules
+
     def hold(self, *, target: str, seconds: float, who: str, why: str) -> dict[str, Any]:
         """Place a hold and return it. Raises AdminError."""
         body = {"target": target, "seconds": seconds, "who": who, "why": why}

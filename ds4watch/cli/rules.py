@@ -12,7 +12,8 @@ import typer
 from ds4watch.alerting.lint.check import lint
 from ds4watch.alerting.lint.findings import Finding
 from ds4watch.alerting.rulefile import RuleFile, read_rules
-from ds4watch.cli.common import Config, Json, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
+from ds4watch.cli.explained import explained_lines
 from ds4watch.cli.rule_tests import FileOutcome, outcome_json, outcome_lines, run_file
 from ds4watch.config.files import find_settings, read_text, rule_files
 from ds4watch.config.shipped import shipped
@@ -79,6 +80,25 @@ def run_tests(
     if any(outcome.faults for outcome in outcomes):
         raise typer.Exit(2)
     raise typer.Exit(0 if all(outcome.is_good for outcome in outcomes) else EXIT_FOUND)
+
+
+@app.command()
+def explain(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An alert, or a recorded series.")],
+    config: Config = None,
+    admin: Admin = None,
+    state: State = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a rule of the running daemon sees now, and how far it is from each tier.
+
+    Example: ds4watch rules explain QueueDepthHigh
+    """
+    found = connect(config, admin, state).client.explain(name)
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo("\n".join(explained_lines(found)).rstrip())
 
 
 def _read_each(paths: Sequence[Path]) -> tuple[list[RuleFile], list[Located]]:

@@ -118,6 +118,16 @@ class RuleBook:
         self._after, self._alerts = turn.after, tuple(turn.alerts)
         return Round(self._alerts, tuple(turn.transitions), self._failures())
 
+    def named(self, name: str) -> tuple[CompiledRule, ...]:
+        """Return the rules of a name: the tiers of an alert, or a recording rule."""
+        rules = (rule for group in self._groups for rule in group.rules)
+        return tuple(rule for rule in rules if rule.rule.name == name)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all rules, each once, in file order."""
+        rules = (rule.rule.name for group in self._groups for rule in group.rules)
+        return tuple(dict.fromkeys(rules))
+
     def errors(self) -> Mapping[str, str]:
         """Return why rules could not be evaluated last time, by name."""
         rules = {group.name: group.rules for group in self._groups}

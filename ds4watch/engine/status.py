@@ -12,7 +12,9 @@ from typing import Any
 
 from ds4watch import __version__
 from ds4watch.config.settings import AdminSettings
+from ds4watch.engine.explained import explained
 from ds4watch.engine.parts import Known
+from ds4watch.engine.rulebook import RuleBook
 from ds4watch.fleet.board import BoardPublisher
 from ds4watch.fleet.gateways import GatewayKeeper
 from ds4watch.fleet.supervisor import Supervisor
@@ -72,6 +74,7 @@ class Sources:
     board: BoardPublisher
     state: StateStore
     live: LiveBuffer
+    rules: RuleBook
     gpus: GpuWatch
 
 
@@ -134,6 +137,15 @@ class Status:
         wanted = AuditKind(kind) if kind is not None else None
         entries = await self._from.state.audit(limit, before_id=before, kind=wanted)
         return [audit_json(entry) for entry in entries]
+
+    def explain(self, name: str) -> list[dict[str, Any]]:
+        """Return what the rules of a name see now."""
+        now = self._clock.now()
+        return explained(self._from.rules.named(name), self._from.live, self._known.alerts, now)
+
+    def rule_names(self) -> list[str]:
+        """Return the names of all rules."""
+        return list(self._from.rules.names())
 
     def _worker(self, view: WorkerView, own: Sequence[Sample]) -> dict[str, Any]:
         up = [

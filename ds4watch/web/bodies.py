@@ -66,6 +66,12 @@ class SignalMap(BaseModel):
     workers: dict[str, dict[str, float | None]]
 
 
+class Explanation(BaseModel):
+    """The rules of one name with the values of their parts, as docs/admin-api.md has it."""
+
+    rules: list[dict[str, Any]]
+
+
 class AuditPage(BaseModel):
     """The story, newest first. `next_before` leads to the page of older rows; null: none."""
 

@@ -21,6 +21,14 @@ class AdminSource(Protocol):
         """
         ...
 
+    def explain(self, name: str) -> list[dict[str, Any]]:
+        """Return what the rules of a name see now, empty if there are none; must not block."""
+        ...
+
+    def rule_names(self) -> list[str]:
+        """Return the names of all rules."""
+        ...
+
 
 class AdminCommands(Protocol):
     """What a person may ask for; each is stored and audited before it returns."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, HTTPException, Query, Response
+from fastapi import Path as FromPath
 
 from ds4watch.model.ports import Clock
 from ds4watch.model.worker import WorkerPhase
 from ds4watch.web.bodies import (
     AlertList,
     AuditPage,
+    Explanation,
     Health,
     Problem,
     Readiness,
@@ -29,6 +32,8 @@ REFUSED: dict[int | str, dict[str, Any]] = {
 Limit = Annotated[int, Query(ge=1, le=1000, description="Rows at most")]
 Before = Annotated[int | None, Query(ge=0, le=2**63 - 1, description="Rows older than this id")]
 Kind = Annotated[str | None, Query(pattern=r"^[a-z][a-z_.]{0,63}$", description="This kind only")]
+
+RuleName = Annotated[str, FromPath(max_length=200, description="An alert, or a recorded series")]
 
 
 def reads(source: AdminSource, clock: Clock) -> APIRouter:
@@ -64,7 +69,24 @@ def reads(source: AdminSource, clock: Clock) -> APIRouter:
         return SignalMap(signals=found["signals"], workers=by_worker)
 
     _add_audit(router, source)
+    _add_explain(router, source)
     return router
+
+
+def _add_explain(router: APIRouter, source: AdminSource) -> None:
+    missing = PROBLEM_DOC | {"description": "There is no such rule"}
+
+    @router.get("/rules/{name}", summary="What a rule sees now", responses={404: missing})
+    async def explain(name: RuleName) -> Explanation:
+        found = source.explain(name)
+        if not found:
+            raise HTTPException(404, _no_rule(name, source.rule_names()))
+        return Explanation(rules=found)
+
+
+def _no_rule(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"there is no rule {name}" + (f" (did you mean {close[0]}?)" if close else "")
 
 
 def _add_audit(router: APIRouter, source: AdminSource) -> None:

@@ -70,3 +70,12 @@ def test_many_commands_in_a_row_do_not_put_off_the_next_evaluations(daemon: Daem
     ticks = daemon.metric(TICKS)
     assert ticks is not None
     until(lambda: (daemon.metric(TICKS) or 0) >= ticks + 2, "two evaluations", seconds=3)
+
+
+def test_a_rule_is_explained_with_the_values_of_its_parts(daemon: Daemon) -> None:
+    told = daemon.command("rules", "explain", "Busy", *daemon.options)
+    assert told.returncode == 0, told.stderr
+    lines = told.stdout.splitlines()
+    assert lines[0].startswith("Busy warning (group ")
+    assert any(line.startswith("  wants ") for line in lines)
+    assert any("ds4_running_requests: " in line for line in lines)

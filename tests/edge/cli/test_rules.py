@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from tests.edge.cli.test_commands import ds4watch
+from tests.edge.web.fakes import FakeDaemon, serving
 
 RULES = """\
 groups:
@@ -87,3 +88,33 @@ async def test_test_exits_with_two_for_a_file_that_does_not_load(tmp_path: Path)
     assert ended.code == 2
     assert "    t.yml: rule_files[0]: no file matches a.yml (patterns start from " in ended.out
     assert "    gone.yml: there is no such file" in ended.out
+
+
+async def test_explain_shows_parts_and_distances(tmp_path: Path) -> None:
+    async with serving(FakeDaemon()) as server:
+        ended = await ds4watch(
+            "rules", "explain", "QueueDepthHigh", "--admin", server.url, cwd=tmp_path
+        )
+        asked = await ds4watch(
+            "rules", "explain", "QueueDepthHigh", "--json", "--admin", server.url, cwd=tmp_path
+        )
+        unknown = await ds4watch(
+            "rules", "explain", "QueDepth", "--admin", server.url, cwd=tmp_path
+        )
+    assert ended.code == 0, ended.err
+    lines = ended.out.splitlines()
+    assert lines[0] == "QueueDepthHigh warning (group load, for 3s): does not hold"
+    assert lines[1] == "  sum(ds4_queue_depth) > 50"
+    assert lines[2].startswith("  pending since ")
+    assert lines[3:5] == [
+        "  wants sum(ds4_queue_depth) > 50",
+        "    23: not so, 27 short, 46% of it",
+    ]
+    assert lines[5:] == [
+        "  parts now:",
+        "    sum(ds4_queue_depth): 23",
+        '      ds4_queue_depth: {worker="a"} 20, {worker="b"} 3',
+    ]
+    assert json.loads(asked.out)[0]["conditions"][0]["threshold"] == 50.0
+    assert unknown.code == 1
+    assert "there is no rule QueDepth (did you mean QueueDepthHigh?)" in unknown.err

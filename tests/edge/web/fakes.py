@@ -147,6 +147,48 @@ AUDIT: list[dict[str, Any]] = [
      "summary": "started, version 0.1.0"},
 ]  # fmt: skip
 
+EXPLAINED: dict[str, Any] = {
+    "name": "QueueDepthHigh",
+    "group": "load",
+    "severity": "warning",
+    "for_seconds": 3.0,
+    "expression": "sum(ds4_queue_depth) > 50",
+    "elements": 0,
+    "error": None,
+    "alerts": [{"labels": {"severity": "warning"}, "phase": "pending", "since": AT - 2}],
+    "conditions": [
+        {
+            "expression": "sum(ds4_queue_depth)",
+            "op": ">",
+            "threshold": 50.0,
+            "unless": False,
+            "count": 1,
+            "nearest": [{"labels": {}, "value": 23.0, "beyond": -27.0, "holds": False}],
+        }
+    ],
+    "parts": [
+        {
+            "depth": 1,
+            "expression": "sum(ds4_queue_depth)",
+            "type": "vector",
+            "count": 1,
+            "values": [{"labels": {}, "value": 23.0}],
+            "error": None,
+        },
+        {
+            "depth": 2,
+            "expression": "ds4_queue_depth",
+            "type": "vector",
+            "count": 2,
+            "values": [
+                {"labels": {"worker": "a"}, "value": 20.0},
+                {"labels": {"worker": "b"}, "value": 3.0},
+            ],
+            "error": None,
+        },
+    ],
+}
+
 
 class FixedClock:
     def now(self) -> float:
@@ -177,6 +219,12 @@ class FakeDaemon:
     ) -> list[dict[str, Any]]:
         rows = [row for row in self.rows if before is None or row["id"] < before]
         return [row for row in rows if kind in (None, row["kind"])][:limit]
+
+    def explain(self, name: str) -> list[dict[str, Any]]:
+        return [EXPLAINED] if name == EXPLAINED["name"] else []
+
+    def rule_names(self) -> list[str]:
+        return [EXPLAINED["name"]]
 
     async def hold(self, *, target: str, seconds: float, who: str, why: str) -> dict[str, Any]:
         self.held[target] = {
