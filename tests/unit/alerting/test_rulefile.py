@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from ds4watch.alerting.rulefile import load_rules
 from ds4watch.model.alert import AlertRule, OnNoData, RecordingRule, Tier
 from ds4watch.model.errors import ConfigError
-
-BY_OTHERS = Path(__file__).resolve().parents[4] / "shared" / "rules-by-others"
-with_others = pytest.mark.skipif(not BY_OTHERS.is_dir(), reason="no ../shared/rules-by-others")
 
 GOOD = """\
 groups:
@@ -136,22 +131,3 @@ def test_every_fault_is_told_at_once_in_the_order_of_the_file() -> None:
 
 def test_an_empty_file_has_no_groups() -> None:
     assert load_rules("", "r.yml") == ()
-
-
-@with_others
-@pytest.mark.parametrize("name", [path.name for path in sorted(BY_OTHERS.glob("rulefmt-*.bad.*"))])
-def test_prometheus_own_bad_files_are_refused_in_one_line(name: str) -> None:
-    assert len(faults((BY_OTHERS / name).read_text())) == 1
-
-
-@with_others
-@pytest.mark.parametrize(
-    "name",
-    [
-        path.name
-        for pattern in ("rulefmt-test.yaml", "rulefmt-*.good.*", "rules-awesome-*")
-        for path in sorted(BY_OTHERS.glob(pattern))
-    ],
-)
-def test_files_in_use_elsewhere_load(name: str) -> None:
-    assert load_rules((BY_OTHERS / name).read_text(), name)
