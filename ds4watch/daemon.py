@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import aiohttp
 import uvloop
@@ -68,9 +70,8 @@ from ds4watch.scrape.gpu_probe import gpu_start_fault
 from ds4watch.scrape.wave import Scraper
 from ds4watch.telemetry.logging import configure
 from ds4watch.telemetry.metrics import ProcessMetrics, Telemetry
-from ds4watch.web.app import create_app
-from ds4watch.web.server import AdminServer, bind
-from ds4watch.web.tokens import open_tokens
+from ds4watch.web.listen import bind
+from ds4watch.web.tokens import TokenTable, open_tokens
 
 log = logging.getLogger(__name__)
 
@@ -221,11 +222,17 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     engine = Engine(parts, _engine_settings(blueprint), known, wake=wake, clock=clock)
 
     place = _place(blueprint, clock)
-    await stack.enter_async_context(_admin(engine, parts, keeper, place, clock=clock))
+    listener = bind(settings.admin.host, settings.admin.port, setting="admin")
+    stack.callback(listener.close)
     # Gateways come up, or come back, while the memory fills; the first tick waits for neither.
     await _start_gateways(keeper, settings)
     await supervisor.start(blueprint.specs, fleet)
     await _remember(stores, clock)
+    await engine.beat()
+    # What serves the admin API takes a while to load: the rules are evaluated before.
+    module = cast("_AdminModule", importlib.import_module("ds4watch.web.serve"))
+    admin = _admin(module, listener, engine, parts, keeper, place=place, clock=clock)
+    await stack.enter_async_context(admin)
     await state.add_audit(_started(clock, stores.restored))
     await stack.enter_async_context(
         _jobs(
@@ -322,9 +329,34 @@ def _place(blueprint: Blueprint, clock: Clock) -> Place:
     )
 
 
+class _AdminModule(Protocol):
+    """What is used of `ds4watch.web.serve`."""
+
+    def admin_server(
+        self,
+        listener: socket.socket,
+        *,
+        source: Status,
+        commands: Commands,
+        tokens: TokenTable,
+        render_metrics: Callable[[], bytes],
+        clock: Clock,
+        open_reads: bool,
+    ) -> AbstractAsyncContextManager[object]:
+        """Return the server of the admin API."""
+        ...
+
+
 def _admin(
-    engine: Engine, parts: Parts, keeper: GatewayKeeper, place: Place, *, clock: Clock
-) -> AdminServer:
+    web: _AdminModule,
+    listener: socket.socket,
+    engine: Engine,
+    parts: Parts,
+    keeper: GatewayKeeper,
+    *,
+    place: Place,
+    clock: Clock,
+) -> AbstractAsyncContextManager[object]:
     sources = Sources(
         supervisor=parts.supervisor,
         keeper=keeper,
@@ -334,7 +366,8 @@ def _admin(
         rules=parts.rules,
         gpus=parts.gpus,
     )
-    app = create_app(
+    return web.admin_server(
+        listener,
         source=Status(engine.known, place, sources, clock=clock),
         commands=Commands(engine, parts.state, clock),
         tokens=open_tokens(place.state_dir),
@@ -342,7 +375,6 @@ def _admin(
         clock=clock,
         open_reads=place.admin.host in _LOOPBACK,
     )
-    return AdminServer(app, place.admin.host, place.admin.port)
 
 
 def _jobs(

@@ -66,7 +66,7 @@ class Engine:
         while True:
             if self._clock.monotonic() >= due:
                 due += interval
-            await self._tick_and_measure()
+            await self.beat()
             now = self._clock.monotonic()
             if now > due:
                 self._parts.telemetry.process.tick_overruns.inc()
@@ -79,7 +79,8 @@ class Engine:
                 await self._wake.wait()
         self._wake.clear()
 
-    async def _tick_and_measure(self) -> None:
+    async def beat(self) -> None:
+        """Tick, and note how it went."""
         began = self._clock.monotonic()
         try:
             told = await self.tick()

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 CONTROL_SOCKET = "control.sock"
 _LINE_LIMIT_BYTES = 8 << 20
 _BACKLOG_LIMIT_BYTES = 8 << 20
+_CLOSE_SECONDS = 1.0
 _STATS = b'{"type":"stats"}\n'
 _NO_LOAD = WorkerLoad()
 
@@ -72,6 +73,7 @@ class BoardPublisher:
         self._socket = state_dir / CONTROL_SOCKET
         self._clock = clock
         self._links: dict[str, _Link] = {}
+        self._serving: set[asyncio.Task[Any]] = set()
         self._acknowledged = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._written = False
@@ -96,6 +98,10 @@ class BoardPublisher:
             self._server.close()
         for link in self._links.values():
             link.writer.close()
+        if (
+            self._serving
+        ):  # not to be cancelled in the middle, which asyncio would tell with a trace
+            await asyncio.wait(self._serving, timeout=_CLOSE_SECONDS)
         self._socket.unlink(missing_ok=True)
 
     def publish_fleet(self, fleet: FleetSnapshot, keys: tuple[ApiKey, ...] = ()) -> None:
@@ -162,6 +168,10 @@ class BoardPublisher:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link: _Link | None = None
+        task = asyncio.current_task()
+        if task is not None:
+            self._serving.add(task)
+            task.add_done_callback(self._serving.discard)
         try:
             while line := await reader.readline():
                 message = json.loads(line)

@@ -7,7 +7,8 @@ from typing import Any
 
 from ds4watch.access.keys import digest
 from ds4watch.access.roles import Role
-from ds4watch.web.app import create_app
+from ds4watch.web.listen import bind
+from ds4watch.web.serve import admin_server
 from ds4watch.web.server import AdminServer
 from ds4watch.web.tokens import TokenTable
 
@@ -248,7 +249,8 @@ class FakeDaemon:
 async def serving(
     daemon: FakeDaemon, *, open_reads: bool = True, port: int = 0
 ) -> AsyncIterator[AdminServer]:
-    app = create_app(
+    server = admin_server(
+        bind("127.0.0.1", port, setting="admin"),
         source=daemon,
         commands=daemon,
         tokens=TOKENS,
@@ -256,5 +258,5 @@ async def serving(
         clock=FixedClock(),
         open_reads=open_reads,
     )
-    async with AdminServer(app, "127.0.0.1", port) as server:
+    async with server:
         yield server

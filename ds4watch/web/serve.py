@@ -1,0 +1,34 @@
+"""The admin API, put together. A module of its own: what it brings in takes a while to load."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+from ds4watch.model.ports import Clock
+from ds4watch.web.app import create_app
+from ds4watch.web.ports import AdminCommands, AdminSource
+from ds4watch.web.server import AdminServer
+from ds4watch.web.tokens import TokenTable
+
+
+def admin_server(
+    listener: socket.socket,
+    *,
+    source: AdminSource,
+    commands: AdminCommands,
+    tokens: TokenTable,
+    render_metrics: Callable[[], bytes],
+    clock: Clock,
+    open_reads: bool,
+) -> AdminServer:
+    """Return the server of the admin API on a socket that listens."""
+    app = create_app(
+        source=source,
+        commands=commands,
+        tokens=tokens,
+        render_metrics=render_metrics,
+        clock=clock,
+        open_reads=open_reads,
+    )
+    return AdminServer(app, listener)
