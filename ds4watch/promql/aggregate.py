@@ -86,19 +86,19 @@ REDUCERS: dict[str, Reducer] = {
     "stdvar": _each(variance),
     "stddev": _each(lambda values: math.sqrt(variance(values))),
 }
-_CHOOSING = frozenset({"topk", "bottomk", "limitk"})
-AGGREGATIONS = frozenset(REDUCERS) | _CHOOSING | {"quantile", "count_values"}
+CHOOSING = frozenset({"topk", "bottomk", "limitk"})
+AGGREGATIONS = frozenset(REDUCERS) | CHOOSING | {"quantile", "count_values"}
 
 
 def aggregate(node: Aggregate, vector: Vector, param: float | str | None) -> Vector:
     """Aggregate `vector` as `node` says. Raises QueryError on an impossible parameter."""
     if node.op == "count_values":
         return _count_values(node, vector, str(param))
-    if node.op in _CHOOSING:
+    if node.op in CHOOSING:
         return _chosen(node, vector, float(param or 0.0))
     if not len(vector):
         return EMPTY
-    groups = _groups(node, vector.labels)
+    groups = groups_of(node, vector.labels)
     values = groups.sorted(vector.values)
     if node.op == "quantile":
         q = float(param or 0.0)
@@ -106,7 +106,9 @@ def aggregate(node: Aggregate, vector: Vector, param: float | str | None) -> Vec
     return Vector(groups.labels, REDUCERS[node.op](groups, values))
 
 
-def _groups(node: Aggregate, column: LabelColumn) -> Groups:
+def groups_of(node: Aggregate, column: LabelColumn) -> Groups:
+    """Return the groups that `node` asks for; at least one series must be there."""
+
     def make(sets: tuple[Labels, ...]) -> Groups:
         return _group(map(_key(node), sets))
 
@@ -134,7 +136,7 @@ def _chosen(node: Aggregate, vector: Vector, param: float) -> Vector:
     if param < 1 or not len(vector):
         return EMPTY
     limit = int(min(param, len(vector)))
-    groups = _groups(node, vector.labels)
+    groups = groups_of(node, vector.labels)
     members = np.arange(len(vector)) if groups.order is None else groups.order
     chosen = [
         part[_ranking(node.op, vector.values[part])[:limit]]

@@ -37,7 +37,7 @@ from ds4watch.promql.rates import OF_ENDS
 from ds4watch.promql.relabel import absent_labels
 from ds4watch.promql.result import QueryResult
 from ds4watch.promql.storage import Ends, Latest, Storage, Windows
-from ds4watch.promql.subquery import windows_of
+from ds4watch.promql.subquery import MAX_SUBQUERY_STEPS, SUBQUERY_STEP_SECONDS, windows_of
 from ds4watch.promql.vectors import (
     EMPTY,
     RangeVector,
@@ -49,8 +49,6 @@ from ds4watch.promql.vectors import (
 )
 
 LOOKBACK_SECONDS = 300.0
-SUBQUERY_STEP_SECONDS = 60.0
-MAX_SUBQUERY_STEPS = 11_000
 
 Value: TypeAlias = float | str | Vector | RangeVector
 

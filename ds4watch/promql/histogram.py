@@ -1,8 +1,12 @@
-"""Quantiles and fractions of classic histograms: one series for each `le`."""
+"""Quantiles and fractions of classic histograms: one series for each `le`.
+
+Values may be those of one instant, (n,), or of several at which all series are there, (n, k).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,12 +29,14 @@ class _Histograms:
     """Which elements of a label column are buckets of which histogram, one to a row.
 
     bounds: (histograms, most buckets), ascending, a shorter row filled up with +Inf.
-    sizes: buckets of each. elements, cells: where in a column, where in the flattened table.
+    sizes: buckets of each. series: elements of the column. elements, cells: where in the column,
+    and where in the flattened table, each bucket is.
     """
 
     labels: LabelColumn
     bounds: FloatArray
     sizes: IndexArray
+    series: int
     elements: IndexArray
     cells: IndexArray
 
@@ -39,6 +45,18 @@ class _Histograms:
         """Whether the last bucket of each is +Inf."""
         complete: BoolArray = self.bounds[np.arange(len(self.sizes)), self.sizes - 1] == math.inf
         return complete
+
+    def repeated(self, times: int) -> _Histograms:
+        """Return as many rows again for each further vector behind the first."""
+        vectors = np.arange(times)[:, np.newaxis]
+        return _Histograms(
+            labels=self.labels,
+            bounds=np.tile(self.bounds, (times, 1)),
+            sizes=np.tile(self.sizes, times),
+            series=self.series,
+            elements=(vectors * self.series + self.elements).reshape(-1),
+            cells=(vectors * self.bounds.size + self.cells).reshape(-1),
+        )
 
     def counts(self, values: FloatArray) -> FloatArray:
         """Return the counts of all buckets; equal bounds add up, a row is filled with its last."""
@@ -52,10 +70,13 @@ class _Histograms:
         return np.where(behind, last[:, np.newaxis], counts)
 
 
+_OfRows = Callable[[_Histograms, FloatArray], FloatArray]
+
+
 def histogram_quantile(q: float, vector: Vector) -> Vector:
     """Return the `q`-quantile of each histogram in `vector`, interpolated within its bucket."""
     histograms = _histograms(vector.labels)
-    return Vector(histograms.labels, _quantile(q, histograms, vector.values))
+    return Vector(histograms.labels, _at_each(_quantiles_of(q), histograms, vector.values))
 
 
 def histogram_quantiles(vector: Vector, label: str, *quantiles: float) -> Vector:
@@ -72,17 +93,34 @@ def histogram_quantiles(vector: Vector, label: str, *quantiles: float) -> Vector
         )
 
     labels = histograms.labels.derived(("quantiles", label, *texts), make)
-    found = [_quantile(q, histograms, vector.values) for q in quantiles]
+    found = [_at_each(_quantiles_of(q), histograms, vector.values) for q in quantiles]
     return Vector(labels, np.concatenate(found))
 
 
 def histogram_fraction(low: float, high: float, vector: Vector) -> Vector:
     """Return the share of each histogram's observations between `low` and `high`."""
+
+    def fractions(histograms: _Histograms, values: FloatArray) -> FloatArray:
+        counts = histograms.counts(values)
+        rows = zip(histograms.bounds, counts, histograms.sizes.tolist(), strict=True)
+        found = [_fraction(low, high, bounds[:size], row[:size]) for bounds, row, size in rows]
+        return np.array(found, dtype=np.float64)
+
     histograms = _histograms(vector.labels)
-    counts = histograms.counts(vector.values)
-    rows = zip(histograms.bounds, counts, histograms.sizes.tolist(), strict=True)
-    found = [_fraction(low, high, bounds[:size], row[:size]) for bounds, row, size in rows]
-    return Vector(histograms.labels, np.array(found, dtype=np.float64))
+    return Vector(histograms.labels, _at_each(fractions, histograms, vector.values))
+
+
+def _quantiles_of(q: float) -> _OfRows:
+    return lambda histograms, values: _quantile(q, histograms, values)
+
+
+def _at_each(of: _OfRows, histograms: _Histograms, values: FloatArray) -> FloatArray:
+    if values.ndim == 1:
+        return of(histograms, values)
+    steps = values.shape[1]
+    rows = of(histograms.repeated(steps), values.T.reshape(-1))
+    by_step: FloatArray = rows.reshape(steps, -1).T
+    return by_step
 
 
 def _quantile_text(q: float) -> str:
@@ -114,6 +152,7 @@ def _group(sets: tuple[Labels, ...]) -> _Histograms:
         labels=LabelColumn(tuple([without_name(labels) for labels in buckets])),
         bounds=bounds,
         sizes=_indices([len(one) for one in buckets.values()]),
+        series=len(sets),
         elements=_indices(elements),
         cells=_indices(cells),
     )

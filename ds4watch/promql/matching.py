@@ -48,8 +48,8 @@ def is_matched(matching: Matching, lhs: LabelColumn, rhs: LabelColumn) -> BoolAr
     """Return which series of `lhs` have a partner in `rhs`."""
 
     def make() -> BoolArray:
-        known = set(_signatures(matching, rhs))
-        found = [signature in known for signature in _signatures(matching, lhs)]
+        known = set(signatures(matching, rhs))
+        found = [signature in known for signature in signatures(matching, lhs)]
         return np.array(found, dtype=np.bool_)
 
     return lhs.paired(rhs, ("matched", matching.on, matching.labels), make)
@@ -59,9 +59,9 @@ def added(matching: Matching, lhs: LabelColumn, rhs: LabelColumn) -> Added:
     """Return the series of `rhs` without a partner in `lhs`."""
 
     def make() -> Added:
-        known = set(_signatures(matching, lhs))
-        signatures = _signatures(matching, rhs)
-        fresh = [at for at, signature in enumerate(signatures) if signature not in known]
+        known = set(signatures(matching, lhs))
+        theirs = signatures(matching, rhs)
+        fresh = [at for at, signature in enumerate(theirs) if signature not in known]
         more = tuple(rhs.sets[at] for at in fresh)
         labels = LabelColumn(lhs.sets + more) if more else None
         return Added(np.array(fresh, dtype=np.intp), labels)
@@ -69,7 +69,7 @@ def added(matching: Matching, lhs: LabelColumn, rhs: LabelColumn) -> Added:
     return lhs.paired(rhs, ("or", matching.on, matching.labels), make)
 
 
-def _signatures(matching: Matching, column: LabelColumn) -> tuple[Labels, ...]:
+def signatures(matching: Matching, column: LabelColumn) -> tuple[Labels, ...]:
     """Return the parts of label sets by which series of two vectors find each other."""
     on, names = matching.on, matching.labels
     change = keeping(names) if on else leaving((*names, NAME_LABEL))
@@ -97,15 +97,15 @@ def _unless_all(positions: IndexArray, column: LabelColumn) -> IndexArray | None
 def _matched(matching: Matching, many: LabelColumn, single: LabelColumn) -> list[tuple[int, int]]:
     """Return (position in many, position in single) of the series that belong together."""
     by_signature: dict[Labels, int] = {}
-    for position, signature in enumerate(_signatures(matching, single)):
+    for position, signature in enumerate(signatures(matching, single)):
         if signature in by_signature:
             raise QueryError(
                 f"found duplicate series for the match group {dict(signature)}: "
                 "many-to-many matching not allowed, matching labels must be unique on one side"
             )
         by_signature[signature] = position
-    signatures = _signatures(matching, many)
-    matched = [(at, by_signature[sig]) for at, sig in enumerate(signatures) if sig in by_signature]
+    theirs = signatures(matching, many)
+    matched = [(at, by_signature[sig]) for at, sig in enumerate(theirs) if sig in by_signature]
     one_to_one = matching.cardinality is Cardinality.ONE_TO_ONE
     if one_to_one and len({position for _, position in matched}) != len(matched):
         raise QueryError(

@@ -17,7 +17,7 @@ from ds4watch.promql.columns import BoolArray
 from ds4watch.promql.numbers import exact_mean, quantiles, row_sums
 from ds4watch.promql.rates import OF_ENDS, ends_of, ends_where
 from ds4watch.promql.storage import Windows
-from ds4watch.promql.vectors import EMPTY, RangeVector, Span, Vector
+from ds4watch.promql.vectors import EMPTY, AnySpan, RangeVector, Vector
 
 OfWindows: TypeAlias = Callable[..., FloatArray]
 """(windows, span, *scalars) -> one value a row."""
@@ -49,7 +49,7 @@ def _back(windows: Windows, values: FloatArray, steps: int) -> FloatArray:
     return picked
 
 
-def _irate(windows: Windows, _span: Span) -> FloatArray:
+def _irate(windows: Windows, _span: AnySpan) -> FloatArray:
     before, last = _back(windows, windows.values, 1), _back(windows, windows.values, 0)
     growth = np.where(last < before, last, last - before)
     rate: FloatArray = growth / (
@@ -58,17 +58,17 @@ def _irate(windows: Windows, _span: Span) -> FloatArray:
     return rate
 
 
-def _idelta(windows: Windows, _span: Span) -> FloatArray:
+def _idelta(windows: Windows, _span: AnySpan) -> FloatArray:
     return _back(windows, windows.values, 0) - _back(windows, windows.values, 1)
 
 
-def _changes(windows: Windows, _span: Span) -> FloatArray:
+def _changes(windows: Windows, _span: AnySpan) -> FloatArray:
     before, after = windows.values[:, :-1], windows.values[:, 1:]
     changed = (before != after) & ~(np.isnan(before) & np.isnan(after))
     return _counted(changed & _inside(windows)[:, 1:])
 
 
-def _resets(windows: Windows, _span: Span) -> FloatArray:
+def _resets(windows: Windows, _span: AnySpan) -> FloatArray:
     fell: BoolArray = windows.values[:, 1:] < windows.values[:, :-1]
     return _counted(fell)
 
@@ -78,11 +78,11 @@ def _counted(mask: BoolArray) -> FloatArray:
     return counted
 
 
-def _sum(windows: Windows, _span: Span) -> FloatArray:
+def _sum(windows: Windows, _span: AnySpan) -> FloatArray:
     return row_sums(_filled(windows, windows.values))
 
 
-def _avg(windows: Windows, _span: Span) -> FloatArray:
+def _avg(windows: Windows, _span: AnySpan) -> FloatArray:
     return _means(windows, windows.values)
 
 
@@ -94,22 +94,22 @@ def _means(windows: Windows, values: FloatArray) -> FloatArray:
     return means
 
 
-def _variance(windows: Windows, _span: Span) -> FloatArray:
+def _variance(windows: Windows, _span: AnySpan) -> FloatArray:
     """Return the population variance; the shift makes it exactly 0 for equal values."""
     shifted = windows.values - windows.values[:, :1]
     means = _means(windows, shifted)
     return _means(windows, (shifted - means[:, np.newaxis]) ** 2)
 
 
-def _deviation(windows: Windows, span: Span) -> FloatArray:
+def _deviation(windows: Windows, span: AnySpan) -> FloatArray:
     return np.sqrt(_variance(windows, span))
 
 
-def _quantile(windows: Windows, _span: Span, q: float) -> FloatArray:
+def _quantile(windows: Windows, _span: AnySpan, q: float) -> FloatArray:
     return quantiles(q, windows.values, windows.counts)
 
 
-def _mad(windows: Windows, _span: Span) -> FloatArray:
+def _mad(windows: Windows, _span: AnySpan) -> FloatArray:
     """Return the median distance from the median; NaN if there is one among the samples."""
     medians = quantiles(0.5, windows.values, windows.counts)
     distances = np.abs(windows.values - medians[:, np.newaxis])
@@ -133,16 +133,16 @@ def _regression(windows: Windows, times: FloatArray) -> tuple[FloatArray, FloatA
     return np.where(flat, level, slope), at_zero
 
 
-def _deriv(windows: Windows, _span: Span) -> FloatArray:
+def _deriv(windows: Windows, _span: AnySpan) -> FloatArray:
     return _regression(windows, windows.times - windows.times[:, :1])[0]
 
 
-def _predict_linear(windows: Windows, span: Span, ahead_seconds: float) -> FloatArray:
+def _predict_linear(windows: Windows, span: AnySpan, ahead_seconds: float) -> FloatArray:
     slope, now = _regression(windows, windows.times - span.at)
     return slope * ahead_seconds + now
 
 
-def _smoothed(windows: Windows, _span: Span, smoothing: float, trend: float) -> FloatArray:
+def _smoothed(windows: Windows, _span: AnySpan, smoothing: float, trend: float) -> FloatArray:
     """Return the last level of Holt's linear method (Prometheus' doubleExponentialSmoothing)."""
     for name, factor in (("smoothing", smoothing), ("trend", trend)):
         if not 0 <= factor <= 1:
@@ -161,7 +161,7 @@ def _smoothed(windows: Windows, _span: Span, smoothing: float, trend: float) -> 
 def _when(best: Callable[[FloatArray], FloatArray]) -> OfWindows:
     """Return when the smallest or largest value was last seen; NaN counts only if all are."""
 
-    def when(windows: Windows, _span: Span) -> FloatArray:
+    def when(windows: Windows, _span: AnySpan) -> FloatArray:
         wanted = best(windows.values)[:, np.newaxis]
         hits = (windows.values == wanted) | (np.isnan(wanted) & _inside(windows))
         last = hits.shape[1] - 1 - np.argmax(hits[:, ::-1], axis=1)

@@ -10,12 +10,12 @@ import numpy as np
 from ds4watch.model.series import FloatArray
 from ds4watch.promql.columns import BoolArray
 from ds4watch.promql.storage import Ends, Windows
-from ds4watch.promql.vectors import Span
+from ds4watch.promql.vectors import AnySpan
 
-OfEnds: TypeAlias = Callable[[Ends, Span], FloatArray]
+OfEnds: TypeAlias = Callable[[Ends, AnySpan], FloatArray]
 
 
-def _extrapolated(ends: Ends, span: Span, *, counter: bool) -> FloatArray:
+def _extrapolated(ends: Ends, span: AnySpan, *, counter: bool) -> FloatArray:
     """Growth over the whole window (Prometheus' extrapolatedRate).
 
     Up to the window's edge if the gap is under 1.1 times the mean spacing, else half a spacing; a
@@ -40,16 +40,16 @@ def _reach(gap: FloatArray, spacing: FloatArray) -> FloatArray:
     return np.where(gap >= spacing * 1.1, spacing / 2, gap)
 
 
-def _increase(ends: Ends, span: Span) -> FloatArray:
+def _increase(ends: Ends, span: AnySpan) -> FloatArray:
     return _extrapolated(ends, span, counter=True)
 
 
-def _rate(ends: Ends, span: Span) -> FloatArray:
+def _rate(ends: Ends, span: AnySpan) -> FloatArray:
     rate: FloatArray = _extrapolated(ends, span, counter=True) / (span.end - span.start)
     return rate
 
 
-def _delta(ends: Ends, span: Span) -> FloatArray:
+def _delta(ends: Ends, span: AnySpan) -> FloatArray:
     return _extrapolated(ends, span, counter=False)
 
 
@@ -60,7 +60,7 @@ OF_ENDS: dict[str, OfEnds] = {
     "count_over_time": lambda ends, _span: ends.counts.astype(np.float64),
     "first_over_time": lambda ends, _span: ends.first_values,
     "last_over_time": lambda ends, _span: ends.last_values,
-    "present_over_time": lambda ends, _span: np.ones(len(ends.counts)),
+    "present_over_time": lambda ends, _span: np.ones(ends.counts.shape),
     "ts_of_first_over_time": lambda ends, _span: ends.first_times,
     "ts_of_last_over_time": lambda ends, _span: ends.last_times,
 }

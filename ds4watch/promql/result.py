@@ -6,11 +6,24 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ds4watch.model.series import NAME_LABEL, Labels, Sample
+from ds4watch.model.series import NAME_LABEL, FloatArray, Labels, Sample
 from ds4watch.promql.ast import Selector, ValueType
-from ds4watch.promql.columns import LabelColumn
+from ds4watch.promql.columns import BoolArray, LabelColumn
 from ds4watch.promql.storage import Windows
 from ds4watch.promql.vectors import EMPTY, Vector, without_name
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """What an expression gave at each of k steps: n series, sorted by their labels.
+
+    steps: (k,) unix seconds. values: (n, k), NaN where `there` (n, k) says that nothing is.
+    """
+
+    labels: LabelColumn
+    steps: FloatArray
+    values: FloatArray
+    there: BoolArray
 
 
 @dataclass(frozen=True, slots=True)

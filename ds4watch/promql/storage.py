@@ -81,6 +81,38 @@ class Windows(NamedTuple):
     missing: LabelColumn = NO_LABELS
 
 
+class Block(NamedTuple):
+    """Series sampled at the same instants: `values` (c, m) at `times` (m,), rising.
+
+    rows: (c,) where they stand in the labels. A staleness marker stands, too, where a series has
+    no sample at one of the instants.
+    """
+
+    rows: NDArray[np.intp]
+    times: FloatArray
+    values: FloatArray
+
+
+class SeriesMatrix(NamedTuple):
+    """All samples of each series in a window, with staleness markers; each row is in one block."""
+
+    labels: LabelColumn
+    blocks: tuple[Block, ...]
+
+
+class RangeStorage(Protocol):
+    """Where the samples of range queries come from."""
+
+    def columns(
+        self, matchers: Sequence[Matcher], start: UnixSeconds, end: UnixSeconds
+    ) -> SeriesMatrix:
+        """Return the samples of each matching series in (start, end]; more may be there.
+
+        Raises QueryError where there are more than can be read.
+        """
+        ...
+
+
 class Storage(Protocol):
     """Where samples come from. All windows are left-open: (start, end]."""
 

@@ -1,4 +1,4 @@
-"""Many instant vectors, one after the other, as the samples of a range vector."""
+"""Subqueries: vectors at many instants as the samples of a range vector."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ds4watch.model.errors import QueryError
 from ds4watch.model.ports import UnixSeconds
-from ds4watch.model.series import Labels
+from ds4watch.model.series import STALE_NAN, FloatArray, Labels
+from ds4watch.promql.ast import Subquery
 from ds4watch.promql.columns import NO_LABELS, IndexArray, LabelColumn
-from ds4watch.promql.storage import Windows
-from ds4watch.promql.vectors import Vector
+from ds4watch.promql.grid import Grid
+from ds4watch.promql.storage import Block, SeriesMatrix, Windows
+from ds4watch.promql.vectors import Spans, Vector
+
+SUBQUERY_STEP_SECONDS = 60.0
+MAX_SUBQUERY_STEPS = 11_000
 
 
 def windows_of(moments: Sequence[UnixSeconds], vectors: Sequence[Vector]) -> Windows:
@@ -34,6 +40,30 @@ def windows_of(moments: Sequence[UnixSeconds], vectors: Sequence[Vector]) -> Win
         behind = np.arange(shape[1]) >= counts[:, np.newaxis]
         times[behind] = np.nan
     return Windows(labels, times, values, counts)
+
+
+def subquery_moments(node: Subquery, spans: Spans) -> FloatArray:
+    """Return the multiples of the step that lie in any of the windows."""
+    step = node.step_seconds or SUBQUERY_STEP_SECONDS
+    first = np.floor(np.round(spans.start / step, 6)) + 1
+    last = np.floor(np.round(spans.end / step, 6))
+    most = int((last - first).max()) + 1
+    if most > MAX_SUBQUERY_STEPS:
+        raise QueryError(f"a subquery of over {MAX_SUBQUERY_STEPS} steps")
+    if most <= 0:
+        return np.empty(0)
+    if last.max() - first.min() < most * len(first):
+        numbers = np.arange(first.min(), last.max() + 1)
+    else:
+        numbers = np.unique(first[:, np.newaxis] + np.arange(most))
+    moments: FloatArray = np.round(numbers * step, 6)
+    return moments
+
+
+def samples_of(grid: Grid, moments: FloatArray) -> SeriesMatrix:
+    """Return a grid as samples; a marker stands where nothing is."""
+    values = np.where(grid.there, grid.values, STALE_NAN)
+    return SeriesMatrix(grid.labels, (Block(np.arange(len(grid.labels)), moments, values),))
 
 
 def _united(lhs: LabelColumn, rhs: LabelColumn) -> LabelColumn:

@@ -53,6 +53,18 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Spans:
+    """The windows (start, end] of many steps; `at` are the steps themselves."""
+
+    start: FloatArray
+    end: FloatArray
+    at: FloatArray
+
+
+AnySpan: TypeAlias = Span | Spans
+
+
+@dataclass(frozen=True, slots=True)
 class RangeVector:
     """A range vector: all samples of each series, or no more than their ends."""
 

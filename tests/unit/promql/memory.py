@@ -10,7 +10,7 @@ import numpy as np
 from ds4watch.model.series import NAME_LABEL, STALE_NAN, FloatArray, Labels, is_stale, labels_of
 from ds4watch.promql.columns import LabelColumn
 from ds4watch.promql.selection import matches
-from ds4watch.promql.storage import Ends, Latest, Matcher, Windows
+from ds4watch.promql.storage import Block, Ends, Latest, Matcher, SeriesMatrix, Windows
 
 
 @dataclass
@@ -25,7 +25,7 @@ class MemoryStorage:
     """Series by their labels, `__name__` among them."""
 
     series: dict[Labels, Series] = field(default_factory=dict)
-    columns: dict[tuple[Labels, ...], LabelColumn] = field(default_factory=dict)
+    known_columns: dict[tuple[Labels, ...], LabelColumn] = field(default_factory=dict)
 
     def add(self, labels: Labels, points: Sequence[tuple[float, float]]) -> Series:
         """Append (time, value) points to a series."""
@@ -83,6 +83,23 @@ class MemoryStorage:
             table[:, row, : counts[row]] = pair
         return Windows(self._column(windows), table[0], table[1], counts, len(missing) > 0, missing)
 
+    def columns(self, matchers: Sequence[Matcher], start: float, end: float) -> SeriesMatrix:
+        """Return all samples of each matching series, those of the same instants in one block."""
+        found, _ = self._windows(matchers, start, end)
+        alike: dict[bytes, list[int]] = {}
+        pairs = list(found.values())
+        for row, (times, _) in enumerate(pairs):
+            alike.setdefault(times.tobytes(), []).append(row)
+        blocks = tuple(
+            Block(
+                np.array(rows, dtype=np.intp),
+                pairs[rows[0]][0],
+                np.stack([pairs[row][1] for row in rows]),
+            )
+            for rows in alike.values()
+        )
+        return SeriesMatrix(self._column(found), blocks)
+
     def _fresh(
         self, matchers: Sequence[Matcher], start: float, end: float
     ) -> tuple[dict[Labels, tuple[FloatArray, FloatArray]], LabelColumn]:
@@ -112,7 +129,7 @@ class MemoryStorage:
 
     def _column(self, labels: Iterable[Labels]) -> LabelColumn:
         sets = tuple(labels)
-        return self.columns.setdefault(sets, LabelColumn(sets))
+        return self.known_columns.setdefault(sets, LabelColumn(sets))
 
 
 @dataclass

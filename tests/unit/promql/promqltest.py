@@ -1,4 +1,4 @@
-"""A reader and runner for Prometheus's own test format (promql/promqltest): instants and floats."""
+"""A reader and runner for Prometheus's own test format (promql/promqltest), for floats."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ds4watch.model.errors import QueryError
 from ds4watch.model.series import NAME_LABEL, Labels, labels_of
 from ds4watch.promql.ast import Expr, ValueType
 from ds4watch.promql.evaluate import evaluate
+from ds4watch.promql.evaluate_range import evaluate_range
 from ds4watch.promql.notation import values_of
 from ds4watch.promql.parse import parse
 from ds4watch.promql.result import QueryResult
@@ -30,7 +31,8 @@ class Case:
     """One `eval`."""
 
     place: str
-    at: float | None
+    steps: tuple[float, float, float]
+    """Start, end and step in seconds; an instant has a step of 0."""
     query: str
     ordered: bool
     fails: bool
@@ -49,6 +51,7 @@ class Load:
 @dataclass
 class Tally:
     passed: int = 0
+    ranges_passed: int = 0
     failed: list[str] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
 
@@ -95,15 +98,19 @@ def _load(line: str, block: list[str]) -> Load:
 
 
 def _case(place: str, line: str, block: list[str]) -> Case:
-    match = re.match(r"eval\w*\s+instant\s+at\s+(\S+)\s+(.*)", line)
+    instant = re.match(r"eval\w*\s+instant\s+at\s+(\S+)\s+(.*)", line)
+    ranged = re.match(r"eval\w*\s+range\s+from\s+(\S+)\s+to\s+(\S+)\s+step\s+(\S+)\s+(.*)", line)
+    match = instant or ranged
+    assert match, line
+    told = [milliseconds(text) / 1e3 for text in match.groups()[:-1]]
     expected = [text for text in block if not text.startswith("expect")]
     said = [text.split()[1] for text in block if text.startswith("expect")]
     if "string" in said:
         expected += [text.split("string", 1)[1].strip() for text in block if "string" in text]
     return Case(
         place=place,
-        at=milliseconds(match[1]) / 1e3 if match else None,
-        query=match[2] if match else line,
+        steps=(told[0], told[0], 0.0) if instant else (told[0], told[1], told[2]),
+        query=match.groups()[-1],
         ordered="ordered" in said or line.startswith("eval_ordered"),
         fails="fail" in said or line.startswith("eval_fail"),
         lines=expected,
@@ -146,9 +153,6 @@ def load(state: State, block: Load) -> None:
 
 
 def run(state: State, case: Case, tally: Tally) -> None:
-    if case.at is None:
-        tally.skip("range query")
-        return
     if any("{{" in line for line in case.lines):
         tally.skip("native histogram")
         return
@@ -170,6 +174,7 @@ def run(state: State, case: Case, tally: Tally) -> None:
         tally.failed.append(f"{case.place}: {case.query}: {problem}")
     else:
         tally.passed += 1
+        tally.ranges_passed += case.steps[2] > 0
 
 
 def touches_native(expr: Expr, state: State) -> bool:
@@ -181,9 +186,11 @@ def touches_native(expr: Expr, state: State) -> bool:
 
 
 def check(case: Case, state: State, expr: Expr) -> str | None:
-    assert case.at is not None
+    start, _end, step = case.steps
+    if step:
+        return check_range(case, state, expr)
     try:
-        result = evaluate(expr, state.storage, case.at)
+        result = evaluate(expr, state.storage, start)
     except QueryError as error:
         return None if case.fails else f"failed: {error}"
     if case.fails:
@@ -195,6 +202,36 @@ def check(case: Case, state: State, expr: Expr) -> str | None:
         same = close(result.scalar, float(case.lines[0]))
         return None if same else f"{result.scalar} is not {case.lines[0]}"
     return compare(case, result)
+
+
+def check_range(case: Case, state: State, expr: Expr) -> str | None:
+    try:
+        got = evaluate_range(expr, state.storage, *case.steps)
+    except QueryError as error:
+        return None if case.fails else f"failed: {error}"
+    if case.fails:
+        return f"did not fail: {got}"
+    if got.there.any() and not case.lines:
+        return f"got {got}, expected nothing"
+    rows = zip(got.labels, got.values.tolist(), got.there.tolist(), strict=True)
+    found = {
+        labels: [value if here else None for value, here in zip(values, there, strict=True)]
+        for labels, values, there in rows
+    }
+    for line in case.lines:
+        labels, text = split_series(line)
+        wanted = values_of(text)
+        wanted += [None] * (len(got.steps) - len(wanted))
+        values = found.pop(labels, None)
+        if values is None or not all(map(same, values, wanted)):
+            return f"{dict(labels)} is {values}, not {wanted}"
+    return f"got {found} too" if found else None
+
+
+def same(got: float | None, wanted: float | None) -> bool:
+    if got is None or wanted is None:
+        return got is wanted
+    return close(got, wanted)
 
 
 def compare(case: Case, result: QueryResult) -> str | None:
