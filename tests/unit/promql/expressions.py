@@ -34,6 +34,8 @@ def windowed(chance: random.Random) -> str:
         q = chance.choice(("0", "0.3", "0.9", "1"))
         return f"quantile_over_time({q}, {selector(chance, ('queue',))}[{window}]{at})"
     if kind < 0.85:
+        # Prometheus 2 repeats no prediction from a fixed window.
+        at = at if "@" not in at else ""
         return f"predict_linear({selector(chance, COUNTERS)}[{window}]{at}, 600)"
     inner = chance.choice((selector(chance, ("queue",)), f"sum(rate(hits_total[{window}]))"))
     step = chance.choice(("15s", "17s", "1m"))
@@ -57,7 +59,7 @@ def aggregated(chance: random.Random, depth: int) -> str:
         return f"quantile {grouping}({chance.choice(('0.2', '0.9'))}, {inner})"
     if kind < 0.3:
         choice = chance.choice(("topk", "bottomk"))
-        return f"count by (host) ({choice} {grouping}({chance.randint(1, 4)}, {inner}))"
+        return f"sum({choice} {grouping}({chance.randint(1, 4)}, {inner}))"
     if kind < 0.35:
         return f'count_values {grouping}("v", round({inner}))'
     return f"{chance.choice(AGGREGATIONS)} {grouping}({inner})"
