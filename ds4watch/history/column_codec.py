@@ -174,84 +174,91 @@ def _width_codes(zigzag: NDArray[Any]) -> Bytes:
     return codes
 
 
-@dataclass(frozen=True, slots=True)
 class _Sections:
-    """A payload taken apart. `kinds` and `shapes` have an entry for each column."""
+    """A payload taken apart. `shapes` has an entry for each column; the rest is read when asked."""
 
-    rows: int
-    shapes: Bytes
-    kinds: Bytes
-    first: Ints
-    widths: Sequence[bytes]
+    def __init__(self, payload: bytes) -> None:
+        rows, columns, *lengths = _HEADER.unpack_from(payload)
+        if len(payload) != _HEADER.size + sum(lengths):
+            message = f"{len(payload)} bytes where the header says {_HEADER.size + sum(lengths)}"
+            raise ValueError(message)
+        if rows > _MOST_ROWS or rows * columns > _MOST_CELLS:
+            message = f"{rows} rows of {columns} columns are more than are ever packed"
+            raise ValueError(message)
+        self.rows: int = rows
+        self._unzip = zstandard.ZstdDecompressor().decompress
+        shapes, self._first, self._kinds, *self._widths = _split(payload, lengths)
+        self.shapes = self._plain(shapes, columns)
+
+    def first(self, columns: IndexArray) -> Ints:
+        """Return the first row of some columns."""
+        numbers = self._plain(self._first, 8 * len(self.shapes)).reshape(8, -1)
+        return joined(numbers[:, columns], 8).view(np.int64)
+
+    def kinds(self, moving: int) -> Bytes:
+        """Return the kinds of the columns that change."""
+        return self._plain(self._kinds, moving)
+
+    def of_width(self, code: int, columns: int) -> Bytes:
+        """Return the steps of all columns of a width: (bytes, columns, steps)."""
+        width, steps = _WIDTHS[code - 1], self.rows - 1
+        data = self._plain(self._widths[code - 1], width * columns * steps)
+        return data.reshape(width, columns, steps)
+
+    def _plain(self, section: bytes, size: int) -> Bytes:
+        """Unpack a section. It says itself how long it is: believed only where that is right."""
+        told = zstandard.frame_content_size(section) if section else 0
+        if told != size:
+            message = f"a section of {told} bytes where {size} were packed"
+            raise ValueError(message)
+        return np.frombuffer(self._unzip(section) if section else b"", dtype=np.uint8)
 
 
 def _unpack(payload: bytes, columns: IndexArray | None) -> FloatArray:
-    sections = _sections(payload)
+    sections = _Sections(payload)
     if columns is None:
         columns = np.arange(len(sections.shapes))
-    lines = np.repeat(sections.first[columns][:, None], sections.rows, axis=1)
-    picked = np.flatnonzero(sections.shapes[columns] & _MOVES)
+    lines = np.repeat(sections.first(columns)[:, None], sections.rows, axis=1)
+    moves = (sections.shapes & _MOVES).view(np.bool_)
+    (picked,) = moves[columns].nonzero()
     if picked.size and sections.rows:
+        (moving,) = moves.nonzero()
         wanted = columns[picked]
-        needed = _needed(sections.shapes, wanted)
-        steps = _steps(sections, needed)
-        lines[picked, 1:] = steps[np.searchsorted(needed, wanted)]
-        lines[picked] = np.cumsum(lines[picked], axis=1)
-    kinds = sections.kinds[columns]
-    for digits in set(kinds.tolist()) - {AS_BITS}:
-        scaled = np.flatnonzero(kinds == digits)
-        lines[scaled] = from_scaled(lines[scaled], digits).view(np.int64)
+        places = moving.searchsorted(wanted)
+        needed = _needed(sections.shapes[moving], places)
+        steps = _steps(sections, moving[needed])
+        mine = lines[picked]
+        mine[:, 1:] = steps[needed.searchsorted(places)]
+        mine = np.cumsum(mine, axis=1)
+        kinds = sections.kinds(len(moving))[places]
+        for digits in set(kinds.tolist()) - {AS_BITS}:
+            (scaled,) = (kinds == digits).nonzero()
+            mine[scaled] = from_scaled(mine[scaled], digits).view(np.int64)
+        lines[picked] = mine
     return lines.view(np.float64).T
 
 
-def _sections(payload: bytes) -> _Sections:
-    rows, columns, *lengths = _HEADER.unpack_from(payload)
-    if len(payload) != _HEADER.size + sum(lengths):
-        message = f"{len(payload)} bytes where the header says {_HEADER.size + sum(lengths)}"
-        raise ValueError(message)
-    if rows > _MOST_ROWS or rows * columns > _MOST_CELLS:
-        message = f"{rows} rows of {columns} columns are more than are ever packed"
-        raise ValueError(message)
-    shapes, first, kinds, *widths = _split(payload[_HEADER.size :], lengths)
-    all_shapes = np.frombuffer(_plain(shapes, columns), dtype=np.uint8)
-    moving = (all_shapes & _MOVES) != 0
-    all_kinds = np.full(columns, AS_BITS, dtype=np.uint8)
-    all_kinds[moving] = np.frombuffer(_plain(kinds, int(np.count_nonzero(moving))), dtype=np.uint8)
-    numbers = np.frombuffer(_plain(first, 8 * columns), dtype=np.uint8).reshape(8, columns)
-    return _Sections(rows, all_shapes, all_kinds, joined(numbers, 8).view(np.int64), widths)
-
-
-def _split(data: bytes, lengths: Sequence[int]) -> Iterator[bytes]:
-    start = 0
+def _split(payload: bytes, lengths: Sequence[int]) -> Iterator[bytes]:
+    start = _HEADER.size
     for length in lengths:
-        yield data[start : start + length]
+        yield payload[start : start + length]
         start += length
 
 
-def _plain(section: bytes, size: int) -> bytes:
-    """Unpack a section. It says itself how long it is: believed only where that is right."""
-    told = zstandard.frame_content_size(section) if section else 0
-    if told != size:
-        message = f"a section of {told} bytes where {size} were packed"
-        raise ValueError(message)
-    return zstandard.decompress(section) if section else b""
-
-
 def _needed(shapes: Bytes, wanted: IndexArray) -> IndexArray:
-    """Return the columns that change and that `wanted` ones stand on, these included, in order."""
-    moving = np.flatnonzero(shapes & _MOVES)
-    places = np.searchsorted(moving, wanted)
-    edges = np.zeros(len(moving) + 1, dtype=np.intp)
-    np.add.at(edges, _roots(shapes[moving])[places], 1)
-    np.add.at(edges, places + 1, -1)
-    found: IndexArray = moving[np.cumsum(edges[:-1]) > 0]
-    return found
+    """Return which columns, of those that change, `wanted` ones stand on, these included."""
+    edges = np.zeros(len(shapes) + 1, dtype=np.intp)
+    np.add.at(edges, _roots(shapes)[wanted], 1)
+    np.add.at(edges, wanted + 1, -1)
+    (needed,) = (np.cumsum(edges[:-1]) > 0).nonzero()
+    return needed
 
 
 def _roots(shapes: Bytes) -> IndexArray:
     """Return, for each column, the place of the one that its chain begins with."""
     places = np.arange(len(shapes))
-    roots: IndexArray = np.maximum.accumulate(np.where(shapes & _CHAINED, 0, places))
+    places[(shapes & _CHAINED) != 0] = 0
+    roots: IndexArray = np.maximum.accumulate(places)
     return roots
 
 
@@ -259,19 +266,18 @@ def _steps(sections: _Sections, needed: IndexArray) -> Ints:
     """Return the differences from row to row of the columns `needed`."""
     shapes = sections.shapes[needed]
     steps = np.zeros((len(needed), sections.rows - 1), dtype=np.int64)
-    codes = sections.shapes & _WIDTH_MASK
-    for code, width in enumerate(_WIDTHS, start=1):
-        group = np.flatnonzero(codes == code)
-        mine = np.flatnonzero(shapes & _WIDTH_MASK == code)
-        if mine.size:
-            data = _plain(sections.widths[code - 1], width * len(group) * steps.shape[1])
-            stored = np.frombuffer(data, dtype=np.uint8).reshape(width, len(group), -1)
-            picked = stored[:, np.searchsorted(group, needed[mine])]
-            steps[mine] = from_zigzag(joined(picked, width))
+    all_codes, codes = sections.shapes & _WIDTH_MASK, shapes & _WIDTH_MASK
+    for code in set(codes.tolist()) - {0}:
+        (group,) = (all_codes == code).nonzero()
+        (mine,) = (codes == code).nonzero()
+        stored = sections.of_width(code, len(group))
+        picked = stored[:, group.searchsorted(needed[mine])]
+        steps[mine] = from_zigzag(joined(picked, len(picked)))
     if (shapes & _CHAINED).any():
         total = np.cumsum(steps, axis=0)
         before = np.concatenate([np.zeros_like(total[:1]), total])
         steps = total - before[_roots(shapes)]
-    twice = np.flatnonzero(shapes & _TWICE)
-    steps[twice] = np.cumsum(steps[twice], axis=1)
+    (twice,) = (shapes & _TWICE).nonzero()
+    if twice.size:
+        steps[twice] = np.cumsum(steps[twice], axis=1)
     return steps

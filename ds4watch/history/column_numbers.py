@@ -75,5 +75,8 @@ def planes(numbers: NDArray[Any], width: int) -> bytes:
 
 def joined(planes: Bytes, width: int) -> NDArray[np.uint64]:
     """Put bytes, of shape (width, …), together to integers."""
-    whole = np.ascontiguousarray(np.moveaxis(planes, 0, -1)).view(f"<u{width}")
+    if width == 1:
+        alone: NDArray[np.uint64] = planes[0].astype(np.uint64)
+        return alone
+    whole = np.ascontiguousarray(planes.transpose(*range(1, planes.ndim), 0)).view(f"<u{width}")
     return whole[..., 0].astype(np.uint64)

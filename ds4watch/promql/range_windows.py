@@ -21,6 +21,9 @@ _CELLS_AT_ONCE = 1 << 21
 _CANCELLED = 1e-3
 """A plain sum this small beside its terms is computed again, exactly."""
 
+_OF_COUNTERS = frozenset({"rate", "increase"})
+_NO_DROPS = np.zeros(1)
+
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
@@ -57,13 +60,15 @@ def windowed(
         return nothing(len(spans.at))
     cuts = [_cut(block, spans) for whole in matrix.blocks for block in _fresh(whole)]
     least = 2 if name in NEED_TWO else 1
-    if name in OF_ENDS:
-        return _of_ends(name, matrix, cuts, spans, least).present()
     shape = len(matrix.labels), len(spans.at)
-    values, there = np.full(shape, np.nan), np.zeros(shape, dtype=np.bool_)
+    values, there = np.empty(shape), np.zeros(shape, dtype=np.bool_)
     for cut in cuts:
-        steps = np.flatnonzero(cut.high - cut.low >= least)
-        if len(steps):
+        enough = cut.high - cut.low >= least
+        steps = np.flatnonzero(enough)
+        if len(steps) and name in OF_ENDS:
+            values[cut.block.rows] = _ends(name, cut, spans)
+            there[cut.block.rows] = enough
+        elif len(steps):
             some = _Cut(cut.block, cut.low[steps], cut.high[steps], cut.at[steps])
             cells = np.ix_(cut.block.rows, steps)
             there[cells] = True
@@ -92,31 +97,28 @@ def _cut(block: Block, spans: Spans) -> _Cut:
     return _Cut(block, low, high, spans.at)
 
 
-def _of_ends(name: str, matrix: SeriesMatrix, cuts: list[_Cut], spans: Spans, least: int) -> Grid:
-    shape = len(matrix.labels), len(spans.at)
-    firsts, first_times, lasts, last_times = (np.full(shape, np.nan) for _ in range(4))
-    drops, counts = np.zeros(shape), np.zeros(shape, dtype=np.intp)
-    for cut in cuts:
-        rows, times, values = cut.block
-        if not len(times):
-            continue
-        first, last = np.minimum(cut.low, len(times) - 1), np.maximum(cut.high - 1, 0)
-        counts[rows] = cut.high - cut.low
-        first_times[rows], last_times[rows] = times[first], times[last]
-        firsts[rows], lasts[rows] = np.take(values, first, axis=1), np.take(values, last, axis=1)
-        if name in ("rate", "increase"):
-            drops[rows] = _drops(cut)
-    ends = Ends(matrix.labels, first_times, firsts, last_times, lasts, counts, drops)
-    found = OF_ENDS[name](ends, spans)
-    return Grid(matrix.labels, found, counts >= least)
+def _ends(name: str, cut: _Cut, spans: Spans) -> FloatArray:
+    """Return what a function makes of the ends of each window; of one without samples, nothing."""
+    _, times, values = cut.block
+    first, last = np.minimum(cut.low, len(times) - 1), np.maximum(cut.high - 1, 0)
+    ends = Ends(
+        labels=NO_LABELS,
+        first_times=times[first],
+        first_values=np.take(values, first, axis=1),
+        last_times=times[last],
+        last_values=np.take(values, last, axis=1),
+        counts=cut.high - cut.low,
+        drops=_drops(cut) if name in _OF_COUNTERS else _NO_DROPS,
+    )
+    return OF_ENDS[name](ends, spans)
 
 
-def _drops(cut: _Cut) -> FloatArray | float:
+def _drops(cut: _Cut) -> FloatArray:
     """Return the sums of the values that a smaller one followed within each window."""
     values = cut.block.values
     fell = values[:, 1:] < values[:, :-1]
     if not fell.any():
-        return 0.0
+        return _NO_DROPS
     dropped = np.where(fell, values[:, :-1], 0.0)
     # Drop j lies between samples j and j + 1.
     return _reduced(np.add, dropped, cut.low, np.maximum(cut.high - 1, cut.low), empty=0.0)

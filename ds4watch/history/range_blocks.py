@@ -1,0 +1,89 @@
+"""One block of samples out of all slabs of a target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ds4watch.history.frames import IndexArray
+from ds4watch.history.range_choice import Choice
+from ds4watch.history.range_slabs import Segment, Slab
+from ds4watch.model.scrape import Target
+from ds4watch.model.series import STALE_NAN, FloatArray, Labels, Schema
+from ds4watch.promql.storage import Block
+
+
+class Source:
+    """A target, or several of equal labels, and the series chosen of it; pages add to them."""
+
+    def __init__(self, target: Target, target_ids: tuple[int, ...], choice: Choice) -> None:
+        self.target_ids = target_ids
+        self._target = target
+        self._choice = choice
+        self._rows: dict[Labels, int] = {}
+        self._places: dict[int, tuple[IndexArray, IndexArray]] = {}
+        self._own, labels = choice.of_scrapes(target)
+        self.own_rows = self._rows_of(labels)
+
+    @property
+    def labels(self) -> tuple[Labels, ...]:
+        """The labels of its series, in the order of its rows."""
+        return tuple(self._rows)
+
+    @property
+    def pages(self) -> tuple[int, ...]:
+        """The pages that its rows come from, in order."""
+        return tuple(self._places)
+
+    @property
+    def own_places(self) -> IndexArray:
+        """Which of SCRAPE_SERIES are chosen."""
+        return self._own
+
+    def places(self, schema: Schema) -> tuple[IndexArray, IndexArray]:
+        """Return the places among what is picked of a page, and the rows that they go to."""
+        known = self._places.get(schema.id)
+        if known is None:
+            chosen = self._choice.of_page(self._target, schema)
+            known = self._places[schema.id] = (chosen.places, self._rows_of(chosen.labels))
+        return known
+
+    def _rows_of(self, labels: Sequence[Labels]) -> IndexArray:
+        rows = [self._rows.setdefault(one, len(self._rows)) for one in labels]
+        return np.array(rows, dtype=np.intp)
+
+
+def block_of(source: Source, slabs: Sequence[Slab]) -> Block:
+    """Return the samples of a source; its rows are counted from 0."""
+    segments = [segment for slab in slabs for segment in slab]
+    for segment in segments:
+        source.places(segment.schema)
+    rows = np.arange(len(source.labels))
+    if not segments:
+        return Block(rows, np.empty(0), np.empty((len(rows), 0)))
+    times = np.concatenate([segment.times for segment in segments])
+    values = np.concatenate([_placed(source, segment) for segment in segments], axis=1)
+    if (np.diff(times) > 0).all():
+        return Block(rows, times, values)
+    kept = _rising(times)
+    return Block(rows, times[kept], values[:, kept])
+
+
+def _placed(source: Source, segment: Segment) -> FloatArray:
+    """Return a segment's samples in the rows of its source, markers where it has none."""
+    places, rows = source.places(segment.schema)
+    if len(rows) == len(source.labels) and (rows == np.arange(len(rows))).all():
+        return segment.values if len(places) == len(segment.values) else segment.values[places]
+    found = np.full((len(source.labels), len(segment.times)), STALE_NAN)
+    found[rows] = segment.values[places]
+    found[source.own_rows] = segment.own[source.own_places]
+    return found
+
+
+def _rising(times: FloatArray) -> IndexArray:
+    """Return the order of rising times, of equal ones the last stored."""
+    order = np.argsort(times, kind="stable")
+    last = np.append(np.diff(times[order]) > 0, [True])
+    kept: IndexArray = order[last]
+    return kept

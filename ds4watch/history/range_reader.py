@@ -1,0 +1,288 @@
+"""The store as range queries see it: columns of the series wanted, read only.
+
+Chunks are decoded in slabs of two hours a target and kept; what has become of them on disk is
+seen from the index alone, so that a second query on the same series reads next to nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy import Connection, bindparam, func, select
+
+from ds4watch.history.chunk_rows import Reading, unpacked_chunk, whole
+from ds4watch.history.database import home_of
+from ds4watch.history.line import Line, Tuning
+from ds4watch.history.migrate import Which
+from ds4watch.history.place import Place
+from ds4watch.history.range_blocks import Source, block_of
+from ds4watch.history.range_choice import Choice, choice_of
+from ds4watch.history.range_slabs import Slab, SlabCache, slab_of
+from ds4watch.history.sample_models import chunks, scrapes, targets
+from ds4watch.history.sample_models import schemas as schemas_table
+from ds4watch.history.sample_rows import (
+    milliseconds,
+    raw_between,
+    runs,
+    stored_schemas,
+    stored_targets,
+)
+from ds4watch.model.errors import EdgeReason, QueryError, StoreError
+from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.scrape import Target
+from ds4watch.model.series import Labels, Schema
+from ds4watch.promql.columns import LabelColumn
+from ds4watch.promql.storage import Block, Matcher, SeriesMatrix
+
+_log = logging.getLogger(__name__)
+
+SLAB_MS = 7_200_000
+_LONGEST_CHUNK_MS = 3_600_000
+_KEPT_CHOICES = 64
+_KEPT_COLUMNS = 64
+_TUNING = Tuning(durable=False, busy_timeout_seconds=5.0, answer_timeout_seconds=60.0)
+
+_SLOT = (chunks.c.end_ms // SLAB_MS).label("slot")
+_SLOTS = (
+    select(chunks.c.target_id, _SLOT, func.count().label("chunks"), func.max(chunks.c.id))
+    .where(chunks.c.end_ms.between(bindparam("start_ms"), bindparam("end_ms")))
+    .group_by(chunks.c.target_id, _SLOT)
+    .order_by(chunks.c.target_id, _SLOT)
+)
+_TAILS = (
+    select(scrapes.c.target_id, func.count(), func.max(scrapes.c.id))
+    .join(targets)
+    .where(scrapes.c.id > targets.c.folded_id)
+    .group_by(scrapes.c.target_id)
+)
+_FOLDED_UNTIL = select(chunks.c.target_id, func.max(chunks.c.end_ms)).group_by(chunks.c.target_id)
+_CHUNKS = (
+    select(chunks.c.id, chunks.c.schema_id, chunks.c.rows, chunks.c.checksum, chunks.c.payload)
+    .where(chunks.c.target_id == bindparam("target_id"))
+    .where(chunks.c.end_ms.between(bindparam("start_ms"), bindparam("end_ms")))
+    .order_by(chunks.c.end_ms, chunks.c.id)
+)
+_STATE = select(
+    select(func.count()).select_from(targets).scalar_subquery(),
+    select(func.max(targets.c.id)).scalar_subquery(),
+    select(func.count()).select_from(schemas_table).scalar_subquery(),
+    select(func.max(schemas_table.c.id)).scalar_subquery(),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """What one selector may read, and what is kept of it."""
+
+    series: int = 50_000
+    samples: int = 50_000_000
+    kept_bytes: int = 256 << 20
+
+
+class _Piece(NamedTuple):
+    """A part of a target's past: where it is, and what it is made of."""
+
+    target_id: int
+    slot: int | None
+    version: Hashable
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the tables of targets and schemas held when they were last read."""
+
+    state: tuple[Any, ...] = ()
+    targets: dict[int, Target] = field(default_factory=dict)
+    schemas: dict[int, Schema] = field(default_factory=dict)
+    choices: OrderedDict[tuple[Matcher, ...], Choice] = field(default_factory=OrderedDict)
+
+
+class StoredRanges:
+    """Range queries' view of samples.db at `place`; for one thread. Implements RangeStorage.
+
+    Raises StoreError where the database cannot be read. What is damaged is left out, and told
+    once in the log.
+    """
+
+    def __init__(self, place: Place, limits: ReadLimits = ReadLimits()) -> None:
+        self._place = place
+        self._limits = limits
+        self._cache = SlabCache(limits.kept_bytes)
+        self._columns: OrderedDict[Hashable, LabelColumn] = OrderedDict()
+        self._known = _Known()
+        self._line: Line | None = None
+        self._inode: int | None = None
+        self._damage_told = False
+
+    def columns(
+        self, matchers: Sequence[Matcher], start: UnixSeconds, end: UnixSeconds
+    ) -> SeriesMatrix:
+        """Return the samples of each matching series in (start, end], and some around it."""
+        with self._opened().begin() as connection:
+            self._refresh(connection)
+            choice = self._choice(tuple(matchers))
+            sources = self._sources(choice)
+            pieces = self._pieces(connection, milliseconds(start), milliseconds(end))
+            blocks = self._blocks(connection, choice, sources, pieces)
+        return self._matrix(choice, sources, blocks)
+
+    def close(self) -> None:
+        """Close the database."""
+        if self._line is not None:
+            self._line.dispose()
+            self._line = None
+
+    def _opened(self) -> Line:
+        """Return the connection; anew where another file has taken the place."""
+        inode = _inode(self._place)
+        if inode != self._inode:
+            self.close()
+            self._cache.clear()
+            self._known = _Known()
+            self._inode = inode
+        if self._line is None:
+            self._line = home_of(self._place, Which.SAMPLES, _TUNING).line(read_only=True)
+        return self._line
+
+    def _refresh(self, connection: Connection) -> None:
+        state = tuple(connection.execute(_STATE).one())
+        if state != self._known.state:
+            schemas = {schema.id: schema for _, schema in stored_schemas(connection)}
+            self._known = _Known(state, stored_targets(connection), schemas)
+
+    def _choice(self, matchers: tuple[Matcher, ...]) -> Choice:
+        choices = self._known.choices
+        choice = choices.get(matchers)
+        if choice is None:
+            stored = self._known.targets.values()
+            names = {name for target in stored for name, _ in target.labels}
+            choice = choices[matchers] = choice_of(matchers, names)
+            if len(choices) > _KEPT_CHOICES:
+                choices.popitem(last=False)
+        choices.move_to_end(matchers)
+        return choice
+
+    def _sources(self, choice: Choice) -> list[Source]:
+        """Return the targets that may have series, those of equal labels as one."""
+        by_labels: dict[Labels, list[int]] = {}
+        for target_id, target in self._known.targets.items():
+            if choice.wants(target):
+                by_labels.setdefault(target.labels, []).append(target_id)
+        return [
+            Source(self._known.targets[ids[0]], tuple(ids), choice) for ids in by_labels.values()
+        ]
+
+    def _pieces(
+        self, connection: Connection, start_ms: int, end_ms: int
+    ) -> dict[int, list[_Piece]]:
+        given = {
+            # Whole slabs, so that what is kept does not depend on where a query begins.
+            "start_ms": start_ms // SLAB_MS * SLAB_MS,
+            "end_ms": (end_ms + _LONGEST_CHUNK_MS) // SLAB_MS * SLAB_MS + SLAB_MS - 1,
+        }
+        pieces: dict[int, list[_Piece]] = {}
+        for target_id, slot, count, newest in connection.execute(_SLOTS, given):
+            piece = _Piece(target_id, int(slot), (count, newest))
+            pieces.setdefault(target_id, []).append(piece)
+        folded = {row[0]: row[1] for row in connection.execute(_FOLDED_UNTIL)}
+        for target_id, count, newest in connection.execute(_TAILS):
+            if folded.get(target_id, 0) < end_ms:
+                pieces.setdefault(target_id, []).append(_Piece(target_id, None, (count, newest)))
+        return pieces
+
+    def _blocks(
+        self,
+        connection: Connection,
+        choice: Choice,
+        sources: Sequence[Source],
+        pieces: dict[int, list[_Piece]],
+    ) -> list[Block]:
+        blocks: list[Block] = []
+        series = samples = 0
+        for source in sources:
+            slabs = [
+                self._slab(connection, choice, piece)
+                for target_id in source.target_ids
+                for piece in pieces.get(target_id, ())
+            ]
+            block = block_of(source, slabs)
+            series += len(block.values)
+            samples += block.values.size
+            if series > self._limits.series:
+                raise _too_much("series", self._limits.series)
+            if samples > self._limits.samples:
+                raise _too_much("samples", self._limits.samples)
+            blocks.append(block)
+        return blocks
+
+    def _slab(self, connection: Connection, choice: Choice, piece: _Piece) -> Slab:
+        reading = Reading(self._known.schemas.__getitem__, choice.pick, self._note_damage)
+        read = _tail if piece.slot is None else _chunk_parts
+        key = (choice.picking, piece.target_id, piece.slot)
+        return self._cache.get(key, piece.version, lambda: read(connection, piece, reading))
+
+    def _matrix(
+        self, choice: Choice, sources: Sequence[Source], blocks: Sequence[Block]
+    ) -> SeriesMatrix:
+        key = (choice.matchers, tuple((one.target_ids, one.pages) for one in sources))
+        column = self._columns.get(key)
+        if column is None:
+            column = LabelColumn(tuple(one for source in sources for one in source.labels))
+            self._columns[key] = column
+            if len(self._columns) > _KEPT_COLUMNS:
+                self._columns.popitem(last=False)
+        self._columns.move_to_end(key)
+        placed, row = [], 0
+        for block in blocks:
+            count = len(block.values)
+            if count:
+                placed.append(block._replace(rows=np.arange(row, row + count)))
+            row += count
+        return SeriesMatrix(column, tuple(placed))
+
+    def _note_damage(self, what: str) -> None:
+        if not self._damage_told:
+            _log.warning("%s: %s; `ds4watch history verify` lists all", self._place, what)
+        self._damage_told = True
+
+
+def _chunk_parts(connection: Connection, piece: _Piece, reading: Reading) -> Slab:
+    assert piece.slot is not None
+    given = {
+        "target_id": piece.target_id,
+        "start_ms": piece.slot * SLAB_MS,
+        "end_ms": piece.slot * SLAB_MS + SLAB_MS - 1,
+    }
+    rows: Sequence[Any] = connection.execute(_CHUNKS, given).all()
+    parts = [whole("chunk", row, reading, lambda row: unpacked_chunk(row, reading)) for row in rows]
+    return slab_of(part for part in parts if part is not None)
+
+
+def _tail(connection: Connection, piece: _Piece, reading: Reading) -> Slab:
+    try:
+        rows = raw_between(connection, piece.target_id)
+        return slab_of(runs(rows, reading.schema_of, reading.pick))
+    except ValueError as error:
+        reading.damaged(f"scrapes of target {piece.target_id} are left out: {error}")
+        return ()
+
+
+def _inode(place: Place) -> int | None:
+    if not isinstance(place, Path):
+        return 0
+    try:
+        return place.stat().st_ino
+    except OSError as error:
+        # SQLite would make an empty file.
+        message = f"{place} cannot be read: {error.strerror}"
+        raise StoreError(message, reason=EdgeReason.GONE, retryable=True) from error
+
+
+def _too_much(what: str, most: int) -> QueryError:
+    return QueryError(f"a selector of over {most} {what}: select fewer, or a shorter time")

@@ -1,0 +1,113 @@
+"""Stored scrapes, decoded: for chosen series of one target, kept from one query to the next."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ds4watch.history.chunk_codec import Scrapes
+from ds4watch.history.live_shelf import SCRAPE_SERIES
+from ds4watch.model.series import STALE_NAN, FloatArray, Schema
+
+
+class Segment(NamedTuple):
+    """Scrapes of one page: `times` (m,), `values` (picked series, m), `own` (SCRAPE_SERIES, m).
+
+    Where a scrape failed, `values` are staleness markers.
+    """
+
+    schema: Schema
+    times: FloatArray
+    values: FloatArray
+    own: FloatArray
+
+
+Slab = tuple[Segment, ...]
+Version = Hashable
+"""Of what a slab was made: equal as long as nothing of it has changed on disk."""
+
+
+class SlabCache:
+    """Slabs by key, the ones used longest ago given up beyond `budget_bytes`."""
+
+    def __init__(self, budget_bytes: int) -> None:
+        self._budget_bytes = budget_bytes
+        self._used_bytes = 0
+        self._slabs: OrderedDict[Hashable, tuple[Version, Slab]] = OrderedDict()
+
+    def get(self, key: Hashable, version: Version, make: Callable[[], Slab]) -> Slab:
+        """Return the slab of a version, made where it is not there."""
+        kept = self._slabs.get(key)
+        if kept is not None and kept[0] == version:
+            self._slabs.move_to_end(key)
+            return kept[1]
+        slab = make()
+        if kept is not None:
+            self._used_bytes -= _bytes_of(kept[1])
+        self._slabs[key] = (version, slab)
+        self._slabs.move_to_end(key)
+        self._used_bytes += _bytes_of(slab)
+        while self._used_bytes > self._budget_bytes and self._slabs:
+            _, (_, oldest) = self._slabs.popitem(last=False)
+            self._used_bytes -= _bytes_of(oldest)
+        return slab
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._slabs.clear()
+        self._used_bytes = 0
+
+
+def slab_of(parts: Iterable[tuple[Schema, Scrapes]]) -> Slab:
+    """Return scrapes as segments, neighbours of one page as one."""
+    joined: list[list[Segment]] = []
+    for schema, scrapes in parts:
+        segment = _segment(schema, scrapes)
+        if joined and joined[-1][0].schema is schema:
+            joined[-1].append(segment)
+        else:
+            joined.append([segment])
+    return tuple(_joined(segments) for segments in joined)
+
+
+def _segment(schema: Schema, scrapes: Scrapes) -> Segment:
+    count = len(scrapes.times_ms)
+    own = np.zeros((len(SCRAPE_SERIES), count))
+    own[1] = scrapes.took_ms / 1000
+    values = scrapes.values.T
+    if scrapes.failures:
+        good = scrapes.good
+        own[0, good] = 1.0
+        spread = np.full((len(values), count), STALE_NAN)
+        spread[:, good] = values
+        values = spread
+        own[2, good] = _samples(schema, scrapes)[good]
+    else:
+        own[0] = 1.0
+        own[2] = _samples(schema, scrapes)
+    return Segment(schema, scrapes.times_ms / 1000, values, own)
+
+
+def _samples(schema: Schema, scrapes: Scrapes) -> FloatArray:
+    return np.where(scrapes.page_samples < 0, len(schema.series), scrapes.page_samples).astype(
+        np.float64
+    )
+
+
+def _joined(segments: Sequence[Segment]) -> Segment:
+    if len(segments) == 1:
+        return segments[0]
+    schemas, times, values, own = zip(*segments, strict=True)
+    return Segment(
+        schemas[0],
+        np.concatenate(times),
+        np.concatenate(values, axis=1),
+        np.concatenate(own, axis=1),
+    )
+
+
+def _bytes_of(slab: Slab) -> int:
+    return 512 + sum(one.times.nbytes + one.values.nbytes + one.own.nbytes for one in slab)
