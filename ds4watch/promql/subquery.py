@@ -17,6 +17,8 @@ from ds4watch.promql.vectors import Spans, Vector
 
 SUBQUERY_STEP_SECONDS = 60.0
 MAX_SUBQUERY_STEPS = 11_000
+MAX_SUBQUERY_MOMENTS = 1_000_000
+"""Of the windows of a range query together."""
 
 
 def windows_of(moments: Sequence[UnixSeconds], vectors: Sequence[Vector]) -> Windows:
@@ -52,7 +54,10 @@ def subquery_moments(node: Subquery, spans: Spans) -> FloatArray:
         raise QueryError(f"a subquery of over {MAX_SUBQUERY_STEPS} steps")
     if most <= 0:
         return np.empty(0)
-    if last.max() - first.min() < most * len(first):
+    through = last.max() - first.min() + 1
+    if min(through, most * len(first)) > MAX_SUBQUERY_MOMENTS:
+        raise QueryError(f"a subquery of over {MAX_SUBQUERY_MOMENTS} steps in all")
+    if through < most * len(first):
         numbers = np.arange(first.min(), last.max() + 1)
     else:
         numbers = np.unique(first[:, np.newaxis] + np.arange(most))

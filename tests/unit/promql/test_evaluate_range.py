@@ -133,6 +133,7 @@ def test_result_is_sorted_by_labels_and_absence_is_marked() -> None:
         ("m[5m]", (0, 100, 10), "needs a scalar or an instant vector, not a matrix"),
         ('"text"', (0, 100, 10), "not a string"),
         ("max_over_time(m[1d:1s])", (0, 100, 10), "a subquery of over 11000 steps"),
+        ("max_over_time(m[3h:1s])", (0, 1e7, 1e5), "a subquery of over 1000000 steps in all"),
         ("topk(0/0, m)", (0, 100, 10), "NaN"),
     ],
 )

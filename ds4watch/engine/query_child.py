@@ -1,0 +1,88 @@
+"""`python -m ds4watch.engine.query_child`: answers range queries over the store, one at a time.
+
+Requests come on standard input, answers go to standard output; it ends with its input. The first
+frame says where the store is, for an address may hold a password.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+from ds4watch.engine.query_wire import (
+    LENGTH,
+    Fault,
+    fault_frame,
+    frame,
+    length_of,
+    matrix_frames,
+    request_from,
+)
+from ds4watch.history.place import Place, Server
+from ds4watch.history.range_reader import StoredRanges
+from ds4watch.model.errors import QueryError, StoreError
+from ds4watch.promql.evaluate_range import evaluate_range
+from ds4watch.promql.parse import parse
+from ds4watch.promql.storage import RangeStorage
+
+log = logging.getLogger(__name__)
+
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_NICE = 10
+
+
+def main() -> int:
+    """Answer until the input ends."""
+    # A terminal's Ctrl-C reaches the whole process group; the daemon ends us instead.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT, stream=sys.stderr)
+    os.nice(_NICE)
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    told = _read(source)
+    if told is None:
+        return 0
+    settings = json.loads(told)
+    memory = settings["memory_bytes"]
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    reader = StoredRanges(_place(settings))
+    while (request := _read(source)) is not None:
+        for body in answer(request, reader):
+            sink.write(frame(body))
+        sink.flush()
+    reader.close()
+    return 0
+
+
+def answer(request: bytes, storage: RangeStorage) -> tuple[bytes, ...]:
+    """Return the bodies of an answer."""
+    asked = request_from(request)
+    try:
+        expr = parse(asked.query)
+        found = evaluate_range(expr, storage, asked.start, asked.end, asked.step_seconds)
+        return matrix_frames(found)
+    except QueryError as error:
+        return (fault_frame(Fault.QUERY, str(error), position=error.position),)
+    except StoreError as error:
+        return (fault_frame(Fault.STORE, str(error)),)
+    except MemoryError:
+        message = "the query needs more memory than it may take: select fewer series"
+        return (fault_frame(Fault.QUERY, message),)
+
+
+def _read(source: BinaryIO) -> bytes | None:
+    head = source.read(LENGTH.size)
+    return source.read(length_of(head)) if len(head) == LENGTH.size else None
+
+
+def _place(settings: dict[str, str]) -> Place:
+    return Path(settings["path"]) if "path" in settings else Server(settings["url"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
