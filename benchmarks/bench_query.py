@@ -199,11 +199,9 @@ async def measure(store: Path, port: int, hours: float) -> float:
                 theirs.append(asked_of_prometheus(port, query)[0])
             mine, their = statistics.median(ours), statistics.median(theirs)
             worst = max(worst, mine / their)
-            print(
-                f"{text}\n    warm: ds4watch {1000 * mine:.0f} ms, prometheus {1000 * their:.0f} ms;"
-                f" cold: {1000 * cold:.0f} ms, {1000 * cold_theirs:.0f} ms",
-                flush=True,
-            )
+            print(text)
+            for kind, one, other in (("warm", mine, their), ("cold", cold, cold_theirs)):
+                print(f"    {kind}: ds4watch {1e3 * one:.0f} ms, prometheus {1e3 * other:.0f} ms")
     return worst
 
 

@@ -12,8 +12,9 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ds4watch.engine.query_wire import (
     LENGTH,
@@ -25,7 +26,7 @@ from ds4watch.engine.query_wire import (
     request_from,
 )
 from ds4watch.history.place import Place, Server
-from ds4watch.history.range_reader import StoredRanges
+from ds4watch.history.range_reader import ReadLimits, StoredRanges
 from ds4watch.model.errors import QueryError, StoreError
 from ds4watch.promql.evaluate_range import evaluate_range
 from ds4watch.promql.parse import parse
@@ -50,7 +51,9 @@ def main() -> int:
     settings = json.loads(told)
     memory = settings["memory_bytes"]
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-    reader = StoredRanges(_place(settings))
+    # Given up before it is killed, so that what was read helps the next query.
+    limits = ReadLimits(seconds=settings["timeout_seconds"] / 4)
+    reader = StoredRanges(_place(settings), limits)
     while (request := _read(source)) is not None:
         for body in answer(request, reader):
             sink.write(frame(body))
@@ -80,7 +83,7 @@ def _read(source: BinaryIO) -> bytes | None:
     return source.read(length_of(head)) if len(head) == LENGTH.size else None
 
 
-def _place(settings: dict[str, str]) -> Place:
+def _place(settings: Mapping[str, Any]) -> Place:
     return Path(settings["path"]) if "path" in settings else Server(settings["url"])
 
 

@@ -130,7 +130,11 @@ class QueryProcess:
     def _settings(self) -> bytes:
         place = self._place
         where = {"path": str(place)} if isinstance(place, Path) else {"url": place.url}
-        return json.dumps({**where, "memory_bytes": self._limits.memory_bytes}).encode()
+        limits = {
+            "memory_bytes": self._limits.memory_bytes,
+            "timeout_seconds": self._limits.timeout_seconds,
+        }
+        return json.dumps({**where, **limits}).encode()
 
     async def _kill(self) -> None:
         process, self._process = self._process, None

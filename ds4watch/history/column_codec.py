@@ -16,6 +16,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -186,7 +188,7 @@ class _Sections:
             message = f"{rows} rows of {columns} columns are more than are ever packed"
             raise ValueError(message)
         self.rows: int = rows
-        self._unzip = zstandard.ZstdDecompressor().decompress
+        self._unzip = _decompressor(get_ident()).decompress
         shapes, self._first, self._kinds, *self._widths = _split(payload, lengths)
         self.shapes = self._plain(shapes, columns)
 
@@ -212,6 +214,12 @@ class _Sections:
             message = f"a section of {told} bytes where {size} were packed"
             raise ValueError(message)
         return np.frombuffer(self._unzip(section) if section else b"", dtype=np.uint8)
+
+
+@lru_cache(maxsize=16)
+def _decompressor(_thread: int) -> zstandard.ZstdDecompressor:
+    """Return a thread's own: to make one takes longer than to use it, and it is for one thread."""
+    return zstandard.ZstdDecompressor()
 
 
 def _unpack(payload: bytes, columns: IndexArray | None) -> FloatArray:

@@ -7,11 +7,12 @@ seen from the index alone, so that a second query on the same series reads next 
 from __future__ import annotations
 
 import logging
+import time
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection, bindparam, func, select
@@ -23,7 +24,7 @@ from ds4watch.history.migrate import Which
 from ds4watch.history.place import Place
 from ds4watch.history.range_blocks import Source, block_of
 from ds4watch.history.range_choice import Choice, choice_of
-from ds4watch.history.range_slabs import Slab, SlabCache, slab_of
+from ds4watch.history.range_slabs import Piece, Slab, SlabCache, slab_of
 from ds4watch.history.sample_models import chunks, scrapes, targets
 from ds4watch.history.sample_models import schemas as schemas_table
 from ds4watch.history.sample_rows import (
@@ -78,19 +79,12 @@ _STATE = select(
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """What one selector may read, and what is kept of it."""
+    """What one selector may read, how long that may take, and what is kept of it."""
 
     series: int = 50_000
     samples: int = 50_000_000
+    seconds: float = 20.0
     kept_bytes: int = 256 << 20
-
-
-class _Piece(NamedTuple):
-    """A part of a target's past: where it is, and what it is made of."""
-
-    target_id: int
-    slot: int | None
-    version: Hashable
 
 
 @dataclass(slots=True)
@@ -110,8 +104,15 @@ class StoredRanges:
     once in the log.
     """
 
-    def __init__(self, place: Place, limits: ReadLimits = ReadLimits()) -> None:
+    def __init__(
+        self,
+        place: Place,
+        limits: ReadLimits = ReadLimits(),
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._place = place
+        self._monotonic = monotonic
         self._limits = limits
         self._cache = SlabCache(limits.kept_bytes)
         self._columns: OrderedDict[Hashable, LabelColumn] = OrderedDict()
@@ -178,22 +179,20 @@ class StoredRanges:
             Source(self._known.targets[ids[0]], tuple(ids), choice) for ids in by_labels.values()
         ]
 
-    def _pieces(
-        self, connection: Connection, start_ms: int, end_ms: int
-    ) -> dict[int, list[_Piece]]:
+    def _pieces(self, connection: Connection, start_ms: int, end_ms: int) -> dict[int, list[Piece]]:
         given = {
             # Whole slabs, so that what is kept does not depend on where a query begins.
             "start_ms": start_ms // SLAB_MS * SLAB_MS,
             "end_ms": (end_ms + _LONGEST_CHUNK_MS) // SLAB_MS * SLAB_MS + SLAB_MS - 1,
         }
-        pieces: dict[int, list[_Piece]] = {}
+        pieces: dict[int, list[Piece]] = {}
         for target_id, slot, count, newest in connection.execute(_SLOTS, given):
-            piece = _Piece(target_id, int(slot), (count, newest))
+            piece = Piece(target_id, int(slot), (count, newest))
             pieces.setdefault(target_id, []).append(piece)
         folded = {row[0]: row[1] for row in connection.execute(_FOLDED_UNTIL)}
         for target_id, count, newest in connection.execute(_TAILS):
             if folded.get(target_id, 0) < end_ms:
-                pieces.setdefault(target_id, []).append(_Piece(target_id, None, (count, newest)))
+                pieces.setdefault(target_id, []).append(Piece(target_id, None, (count, newest)))
         return pieces
 
     def _blocks(
@@ -201,11 +200,14 @@ class StoredRanges:
         connection: Connection,
         choice: Choice,
         sources: Sequence[Source],
-        pieces: dict[int, list[_Piece]],
+        pieces: dict[int, list[Piece]],
     ) -> list[Block]:
         blocks: list[Block] = []
         series = samples = 0
+        until = self._monotonic() + self._limits.seconds
         for source in sources:
+            if self._monotonic() > until:
+                raise _took_too_long(self._limits.seconds)
             slabs = [
                 self._slab(connection, choice, piece)
                 for target_id in source.target_ids
@@ -221,7 +223,7 @@ class StoredRanges:
             blocks.append(block)
         return blocks
 
-    def _slab(self, connection: Connection, choice: Choice, piece: _Piece) -> Slab:
+    def _slab(self, connection: Connection, choice: Choice, piece: Piece) -> Slab:
         reading = Reading(self._known.schemas.__getitem__, choice.pick, self._note_damage)
         read = _tail if piece.slot is None else _chunk_parts
         key = (choice.picking, piece.target_id, piece.slot)
@@ -252,7 +254,7 @@ class StoredRanges:
         self._damage_told = True
 
 
-def _chunk_parts(connection: Connection, piece: _Piece, reading: Reading) -> Slab:
+def _chunk_parts(connection: Connection, piece: Piece, reading: Reading) -> Slab:
     assert piece.slot is not None
     given = {
         "target_id": piece.target_id,
@@ -264,7 +266,7 @@ def _chunk_parts(connection: Connection, piece: _Piece, reading: Reading) -> Sla
     return slab_of(part for part in parts if part is not None)
 
 
-def _tail(connection: Connection, piece: _Piece, reading: Reading) -> Slab:
+def _tail(connection: Connection, piece: Piece, reading: Reading) -> Slab:
     try:
         rows = raw_between(connection, piece.target_id)
         return slab_of(runs(rows, reading.schema_of, reading.pick))
@@ -286,3 +288,7 @@ def _inode(place: Place) -> int | None:
 
 def _too_much(what: str, most: int) -> QueryError:
     return QueryError(f"a selector of over {most} {what}: select fewer, or a shorter time")
+
+
+def _took_too_long(seconds: float) -> QueryError:
+    return QueryError(f"reading took over {seconds:g} s: what was read is kept, ask again")

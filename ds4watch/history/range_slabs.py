@@ -25,6 +25,14 @@ class Segment(NamedTuple):
     own: FloatArray
 
 
+class Piece(NamedTuple):
+    """A part of a target's past: its slab of chunks, None for what is not folded yet."""
+
+    target_id: int
+    slot: int | None
+    version: Hashable
+
+
 Slab = tuple[Segment, ...]
 Version = Hashable
 """Of what a slab was made: equal as long as nothing of it has changed on disk."""

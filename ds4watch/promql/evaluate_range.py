@@ -55,7 +55,6 @@ from ds4watch.promql.subquery import samples_of, subquery_moments
 from ds4watch.promql.vectors import Spans
 
 MAX_POINTS = 20_000_000
-
 _SORTS = frozenset({"sort", "sort_desc", "sort_by_label", "sort_by_label_desc"})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Sequence
 from contextlib import closing
@@ -128,6 +129,20 @@ async def test_too_much_is_refused(bases: Bases) -> None:
             pytest.raises(QueryError, match=told),
         ):
             read(reader, Matcher(NAME_LABEL, MatchOp.REGEX, "a|b"))
+
+
+async def test_what_was_read_before_time_was_up_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "samples.db"
+    bases = Bases(SqliteBase(path), SqliteBase(path.with_name("state.db")))
+    await stored(bases, [*counting([0]), *counting([0], target=W2)])
+    # A second passes each time that the reader looks at its clock.
+    seconds = itertools.count()
+    limits = ReadLimits(seconds=1.5)
+    with closing(StoredRanges(path, limits, monotonic=lambda: next(seconds))) as reader:
+        with pytest.raises(QueryError, match="what was read is kept"):
+            read(reader, A)
+        one = Matcher("worker", MatchOp.EQUAL, "w1")
+        assert len(read(reader, A, one)) == 1
 
 
 async def test_damage_is_left_out_and_told(bases: Bases, caplog: pytest.LogCaptureFixture) -> None:
