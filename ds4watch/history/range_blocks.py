@@ -49,6 +49,12 @@ class Source:
             known = self._places[schema.id] = (chosen.places, self._rows_of(chosen.labels))
         return known
 
+    def is_whole(self, schema: Schema) -> bool:
+        """Say whether its rows are the series picked of a page, in their order."""
+        places, rows = self.places(schema)
+        picked = np.arange(len(self._rows))
+        return np.array_equal(rows, picked) and self._choice.picks(schema, places)
+
     def _rows_of(self, labels: Sequence[Labels]) -> IndexArray:
         rows = [self._rows.setdefault(one, len(self._rows)) for one in labels]
         return np.array(rows, dtype=np.intp)
@@ -57,13 +63,20 @@ class Source:
 def block_of(source: Source, slabs: Sequence[Slab]) -> Block:
     """Return the samples of a source; its rows are counted from 0."""
     segments = [segment for slab in slabs for segment in slab]
-    for segment in segments:
-        source.places(segment.schema)
+    schemas = {segment.schema.id: segment.schema for segment in segments}
+    for schema in schemas.values():
+        source.places(schema)
     rows = np.arange(len(source.labels))
+    # Series of pages on which these are all that was picked, in order, are taken as they are.
+    whole = {number for number, schema in schemas.items() if source.is_whole(schema)}
     if not segments:
         return Block(rows, np.empty(0), np.empty((len(rows), 0)))
     times = np.concatenate([segment.times for segment in segments])
-    values = np.concatenate([_placed(source, segment) for segment in segments], axis=1)
+    parts = [
+        segment.values if segment.schema.id in whole else _placed(source, segment)
+        for segment in segments
+    ]
+    values = np.concatenate(parts, axis=1)
     if (np.diff(times) > 0).all():
         return Block(rows, times, values)
     kept = _rising(times)
@@ -73,8 +86,6 @@ def block_of(source: Source, slabs: Sequence[Slab]) -> Block:
 def _placed(source: Source, segment: Segment) -> FloatArray:
     """Return a segment's samples in the rows of its source, markers where it has none."""
     places, rows = source.places(segment.schema)
-    if len(rows) == len(source.labels) and (rows == np.arange(len(rows))).all():
-        return segment.values if len(places) == len(segment.values) else segment.values[places]
     found = np.full((len(source.labels), len(segment.times)), STALE_NAN)
     found[rows] = segment.values[places]
     found[source.own_rows] = segment.own[source.own_places]

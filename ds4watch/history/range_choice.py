@@ -30,12 +30,12 @@ class Chosen(NamedTuple):
 class Choice:
     """The series that `matchers` choose.
 
-    picking: the matchers that pages alone decide, by which series are picked in all targets. What
-    is read for equal ones is the same. own: places in SCRAPE_SERIES.
+    picking: the matchers that pages alone decide, as text, by which series are picked in all
+    targets: what is read for equal ones is the same. own: places in SCRAPE_SERIES.
     """
 
     matchers: tuple[Matcher, ...]
-    picking: tuple[Matcher, ...]
+    picking: str
     pick: Pick
     own: tuple[int, ...]
     _matches: Predicate
@@ -50,16 +50,23 @@ class Choice:
         """Return the series of a target's page."""
         known = self._chosen.get((target.labels, schema.id))
         if known is None:
-            picked = self.pick(schema)
-            assert picked is not None
-            keys = [schema.series[place] for place in picked.tolist()]
+            keys = [schema.series[place] for place in self._picked(schema).tolist()]
             known = self._chosen[(target.labels, schema.id)] = self._choose(keys, target)
         return known
+
+    def picks(self, schema: Schema, places: IndexArray) -> bool:
+        """Say whether `places` are all that is picked of a page, in order."""
+        return np.array_equal(places, np.arange(len(self._picked(schema))))
 
     def of_scrapes(self, target: Target) -> Chosen:
         """Return what of `up` and its kin is chosen, as places in SCRAPE_SERIES."""
         found = self._choose([SeriesKey(SCRAPE_SERIES[place]) for place in self.own], target)
         return Chosen(np.array(self.own, dtype=np.intp)[found.places], found.labels)
+
+    def _picked(self, schema: Schema) -> IndexArray:
+        picked = self.pick(schema)
+        assert picked is not None
+        return picked
 
     def _choose(self, keys: Sequence[SeriesKey], target: Target) -> Chosen:
         labels = [merged_labels(key.name, key.labels, target.labels) for key in keys]
@@ -83,4 +90,4 @@ def choice_of(matchers: Sequence[Matcher], target_labels: Collection[str]) -> Ch
         return matches({NAME_LABEL: key.name, **dict(key.labels)})
 
     own = tuple(n for n, name in enumerate(SCRAPE_SERIES) if keep(SeriesKey(name)))
-    return Choice(tuple(matchers), picking, Pick(keep), own, predicate(matchers))
+    return Choice(tuple(matchers), repr(picking), Pick(keep), own, predicate(matchers))

@@ -51,7 +51,9 @@ _TUNING = Tuning(durable=False, busy_timeout_seconds=5.0, answer_timeout_seconds
 
 _SLOT = (chunks.c.end_ms // SLAB_MS).label("slot")
 _SLOTS = (
-    select(chunks.c.target_id, _SLOT, func.count().label("chunks"), func.max(chunks.c.id))
+    select(
+        chunks.c.target_id, _SLOT, func.count(), func.max(chunks.c.id), func.max(chunks.c.end_ms)
+    )
     .where(chunks.c.end_ms.between(bindparam("start_ms"), bindparam("end_ms")))
     .group_by(chunks.c.target_id, _SLOT)
     .order_by(chunks.c.target_id, _SLOT)
@@ -62,7 +64,6 @@ _TAILS = (
     .where(scrapes.c.id > targets.c.folded_id)
     .group_by(scrapes.c.target_id)
 )
-_FOLDED_UNTIL = select(chunks.c.target_id, func.max(chunks.c.end_ms)).group_by(chunks.c.target_id)
 _CHUNKS = (
     select(chunks.c.id, chunks.c.schema_id, chunks.c.rows, chunks.c.checksum, chunks.c.payload)
     .where(chunks.c.target_id == bindparam("target_id"))
@@ -186,12 +187,13 @@ class StoredRanges:
             "end_ms": (end_ms + _LONGEST_CHUNK_MS) // SLAB_MS * SLAB_MS + SLAB_MS - 1,
         }
         pieces: dict[int, list[Piece]] = {}
-        for target_id, slot, count, newest in connection.execute(_SLOTS, given):
+        folded_ms: dict[int, int] = {}
+        for target_id, slot, count, newest, until_ms in connection.execute(_SLOTS, given):
+            folded_ms[target_id] = until_ms
             piece = Piece(target_id, int(slot), (count, newest))
             pieces.setdefault(target_id, []).append(piece)
-        folded = {row[0]: row[1] for row in connection.execute(_FOLDED_UNTIL)}
         for target_id, count, newest in connection.execute(_TAILS):
-            if folded.get(target_id, 0) < end_ms:
+            if folded_ms.get(target_id, 0) < end_ms:
                 pieces.setdefault(target_id, []).append(Piece(target_id, None, (count, newest)))
         return pieces
 
