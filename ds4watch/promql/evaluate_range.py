@@ -222,7 +222,7 @@ class _Evaluator:
             some = Spans(spans.start[steps], spans.end[steps], spans.at[steps])
             return windowed(node.function, matrix, some, args)
 
-        grid = with_scalars(scalars, len(at), windows) if scalars else windows(_all(at), ())
+        grid = with_scalars(scalars, len(at), windows)
         return grid if node.function in KEEP_NAME else nameless(grid)
 
     def _moments(self, when: When, at: FloatArray) -> FloatArray:
@@ -261,10 +261,6 @@ class _Evaluator:
                 f"{self.max_points} are allowed: select fewer series, or take a longer step"
             )
         return found
-
-
-def _all(at: FloatArray) -> IndexArray:
-    return np.arange(len(at))
 
 
 def _alone(numbers: FloatArray) -> Grid:
