@@ -34,7 +34,6 @@ from ds4watch.engine.commands import Commands
 from ds4watch.engine.jobs import Jobs, JobSettings, restored_quality
 from ds4watch.engine.observe import SELF
 from ds4watch.engine.parts import EngineSettings, Known, Parts
-from ds4watch.engine.query_process import QueryProcess
 from ds4watch.engine.running import Daemon
 from ds4watch.engine.signals import POOL, RequestTotals, midnight
 from ds4watch.engine.spool import Spools
@@ -219,8 +218,6 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         telemetry=telemetry,
         spools=Spools(state_dir / "spool", state, stores.restored.spool_offsets),
     )
-    samples_place = place_of(settings.store, state_dir, Which.SAMPLES)
-    await stack.enter_async_context(QueryProcess(samples_place))
     known = await _known(stores, fleet, clock)
     engine = Engine(parts, _engine_settings(blueprint), known, wake=wake, clock=clock)
 

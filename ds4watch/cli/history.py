@@ -16,14 +16,15 @@ from typing import Annotated, TypeVar
 import typer
 
 from ds4watch.cli.common import Config, Json, State, console, new_app, print_json
-from ds4watch.cli.history_output import bar, sink, stats_table
+from ds4watch.cli.history_output import bar, matrix_document, matrix_rows, sink, stats_table
 from ds4watch.cli.instants import instant
 from ds4watch.config.files import find_settings
 from ds4watch.config.places import resolve_state_dir
 from ds4watch.config.settings import StoreSettings
-from ds4watch.engine.archive import Archive, Choice, Resolution, opened, unknown_targets
+from ds4watch.engine.archive import Archive, Choice, Resolution, opened, range_of, unknown_targets
 from ds4watch.engine.archive import Progress as Told
 from ds4watch.engine.archive import prune as prune_store
+from ds4watch.engine.query_wire import RangeQuery
 from ds4watch.fleet.lock import daemon_lock, running_daemon
 from ds4watch.model.errors import ConfigError, Located
 
@@ -60,7 +61,7 @@ class SystemClock:
 
 @app.callback()
 def history() -> None:
-    """Show, export, check and prune the stored samples.
+    """Show, query, export, check and prune the stored samples.
 
     Example: ds4watch history inspect
     """
@@ -131,6 +132,32 @@ def export(  # noqa: PLR0917 - Typer makes an option of each
         _tell_damage(archive.damaged)
 
     _with_archive(config, state, write)
+
+
+@app.command()
+def query(
+    expression: Annotated[str, typer.Argument(metavar="PROMQL", help="What to compute.")],
+    config: Config = None,
+    state: State = None,
+    start: Annotated[str, _START] = "1h",
+    end: Annotated[str | None, _END] = None,
+    step: Annotated[
+        float, typer.Option("--step", min=0.001, help="Seconds from one value to the next.")
+    ] = 60.0,
+    as_json: Json = False,
+) -> None:
+    """Evaluate PromQL over the stored samples, step by step; prints CSV.
+
+    Example: ds4watch history query 'sum(rate(ds4_generated_tokens_total[5m]))' --start 6h
+    """
+    choice = _choice(None, None, start, end)
+    settings, folder = _place(config, state)
+    asked = RangeQuery(expression, choice.start_at, choice.end_at, step)
+    matrix = asyncio.run(range_of(settings, folder, asked))
+    if as_json:
+        print_json(matrix_document(matrix))
+    else:
+        sys.stdout.writelines(matrix_rows(matrix))
 
 
 @app.command()

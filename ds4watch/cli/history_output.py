@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import os
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ds4watch.cli.display import DASH
 from ds4watch.engine.archive import Progress as Told
+from ds4watch.history.export import series_text
 from ds4watch.history.verify import TargetStats
 from ds4watch.model.errors import ConfigError, Located
+from ds4watch.promql.numbers import plain
+from ds4watch.promql.result import Matrix
 
 
 @contextlib.contextmanager
@@ -92,3 +99,36 @@ def _mib(size: int) -> str:
 
 def _when(at: float | None) -> str:
     return DASH if at is None else time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at))
+
+
+def matrix_rows(matrix: Matrix) -> Iterator[str]:
+    """Yield what a query gave as CSV lines: time, series, value."""
+    times = [_iso(at) for at in matrix.steps.tolist()]
+    yield "time,series,value\n"
+    for row, labels in enumerate(matrix.labels):
+        text = io.StringIO()
+        there = matrix.there[row]
+        pairs = zip(times, matrix.values[row].tolist(), there.tolist(), strict=True)
+        csv.writer(text, lineterminator="\n").writerows(
+            (at, series_text(labels), plain(value)) for at, value, is_there in pairs if is_there
+        )
+        yield text.getvalue()
+
+
+def matrix_document(matrix: Matrix) -> list[dict[str, Any]]:
+    """Return what a query gave, in the shape of Prometheus's API."""
+    steps = matrix.steps.tolist()
+    return [
+        {
+            "metric": dict(labels),
+            "values": [
+                [steps[place], plain(float(matrix.values[row, place]))]
+                for place in np.flatnonzero(matrix.there[row]).tolist()
+            ],
+        }
+        for row, labels in enumerate(matrix.labels)
+    ]
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")

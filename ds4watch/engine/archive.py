@@ -9,6 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from ds4watch.config.settings import StoreSettings
+from ds4watch.engine.query_process import QueryProcess
+from ds4watch.engine.query_wire import RangeQuery
 from ds4watch.history.export import (
     CSV_HEAD,
     OPENMETRICS_END,
@@ -28,6 +30,7 @@ from ds4watch.model.errors import ConfigError, Located
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.scrape import Target
 from ds4watch.model.series import SeriesKey
+from ds4watch.promql.result import Matrix
 
 Progress = Callable[[int, int], None]
 """Called with what is done and how much there is to do."""
@@ -233,3 +236,12 @@ def _slices(
             next_at = (start_at // step + 1) * step
             yield _Slice(one.target, start_at, min(end_at, next_at - 0.001))
             start_at = next_at
+
+
+async def range_of(settings: StoreSettings, state_dir: Path, query: RangeQuery) -> Matrix:
+    """Evaluate PromQL over what is stored. Raises QueryError, and ConfigError without a store."""
+    place = place_of(settings, state_dir, Which.SAMPLES)
+    with reading(place):
+        pass  # told in one line here if there is none, or if it is of another version
+    async with QueryProcess(place) as process:
+        return await process.ask_range(query)

@@ -16,13 +16,27 @@ from ds4watch.promql.vectors import EMPTY, Vector, drop_names
 Operation: TypeAlias = Callable[[FloatArray, FloatArray], FloatArray]
 Comparison: TypeAlias = Callable[[FloatArray, FloatArray], BoolArray]
 
+
+def power(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Return C's pow: where an exponent is the same for all, numpy takes roots, which differ.
+
+    (The square root of -Inf is NaN, that of -0 is -0; their powers of 0.5 are +Inf and 0.)
+    """
+    shape = np.broadcast_shapes(np.shape(left), np.shape(right))
+    exponents = np.empty((2, *shape))
+    exponents[...] = right
+    exponents[1] = 1.0  # no stride of zero, not even for a single number
+    powers: FloatArray = np.power(np.broadcast_to(left, exponents.shape), exponents)[0]
+    return powers
+
+
 ARITHMETIC: dict[str, Operation] = {
     "+": np.add,
     "-": np.subtract,
     "*": np.multiply,
     "/": np.divide,
     "%": np.fmod,
-    "^": np.power,
+    "^": power,
     "atan2": np.arctan2,
 }
 COMPARISONS: dict[str, Comparison] = {

@@ -166,6 +166,23 @@ async def test_up_and_its_kin_are_exported_with_the_page(state: Path) -> None:
     assert ended.out.count("up{") == 131
 
 
+async def test_promql_is_evaluated_over_what_is_stored(state: Path) -> None:
+    span = ("--start", str(int(NOW) + 600), "--end", str(int(NOW) + 660), "--step", "30")
+    asked = ("query", "sum by (job) (rate(a[1m]))", *span)
+    table, program = await history(state, *asked), await history(state, *asked, "--json")
+    assert (table.code, table.err) == (0, "")
+    assert [(row["time"], row["series"], float(row["value"])) for row in rows_of(table.out)] == [
+        (f"{DAY}T21:{at}.000+00:00", '{job="vllm"}', pytest.approx(2.0))
+        for at in ("10:00", "10:30", "11:00")
+    ]
+    (series,) = json.loads(program.out)
+    assert series["metric"] == {"job": "vllm"}
+    assert [at for at, _ in series["values"]] == [NOW + 600, NOW + 630, NOW + 660]
+    wrong = await history(state, "query", "sum(a")
+    assert (wrong.out, wrong.err.count("\n")) == ("", 1)
+    assert wrong.code != 0
+
+
 async def test_a_file_is_for_its_owner_only(state: Path, tmp_path: Path) -> None:
     ended = await history(state, "export", "-o", str(tmp_path / "out.om"))
     assert ended == Ended(0, "", "")

@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ds4watch.model.errors import QueryError
@@ -62,6 +62,7 @@ def gauge(chance: random.Random, times: list[float]) -> list[tuple[float, float]
 
 
 @settings(max_examples=150, deadline=None)
+@example(896118)
 @given(seed=st.integers(0, 2**32))
 def test_a_range_is_its_instants(seed: int) -> None:
     text = expression(random.Random(seed))
