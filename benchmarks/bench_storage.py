@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -200,6 +201,7 @@ def started_on_a_day(folder: Path, count: int) -> float:
         asyncio.run(fill(path, first, now - DAY_SECONDS, DAY_SECONDS, fold_all=False))
         copy_to_all(path, count, port)
         size = path.stat().st_size
+        os.sync()  # or the start competes with the writing of what was just made
         wait_until(lambda: "ready" in log.read_text(), 60, "the server of pages")
         print(f"a day of {count} workers: {size / 2**30:.2f} GiB")
         seconds = _start(folder, state, count, port)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -70,7 +71,7 @@ class Engine:
             now = self._clock.monotonic()
             if now > due:
                 self._parts.telemetry.process.tick_overruns.inc()
-                due = now
+                due += interval * math.ceil((now - due) / interval)
             await self._until(due)
 
     async def _until(self, due: float) -> None:
