@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import profile_of
 from tests.edge.vllm_plugin.built import install_plugin
-from tests.integration.workers import RealWorker, running
+from tests.integration.workers import Gauge, RealWorker, running
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 
@@ -140,6 +140,21 @@ async def test_its_counters_are_vllms_and_the_answers_to_the_token(
         if name == "ds4_finished_requests_total":
             assert value == page["vllm:request_success_total", reason]
     assert total(page, "ds4_plugin_errors_total") == 0
+
+
+async def test_ds4watch_takes_its_word_and_adds_nothing_of_its_own(
+    worker: RealWorker, session: aiohttp.ClientSession
+) -> None:
+    before = await page_of(session, worker)
+    await complete(session, worker, "a word is taken", 4)
+    finished = 1 + int(total(before, "vllm:request_success_total"))
+    page = await settled(session, worker, finished)
+    reading = await Gauge(session, worker).read()
+    assert not {name for name, _ in reading.signals} & {name for name, _ in page}
+    counted = ("prompt", "prefill", "cached", "generated")
+    told = [total(page, f"ds4_{name}_tokens_total") for name in counted]
+    assert list(reading.point[1][:4]) == told
+    assert reading.load.running == 0
 
 
 async def test_the_log_says_that_vllm_took_it(worker: RealWorker) -> None:
