@@ -11,19 +11,16 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import aiohttp
 import uvloop
 
-from ds4watch import __version__
 from ds4watch.actions.runner import Runner
 from ds4watch.actions.set_level import SetLevel
-from ds4watch.alerting.machine import restore
 from ds4watch.config.files import (
     LoadedSettings,
 )
@@ -31,17 +28,15 @@ from ds4watch.config.places import resolve_state_dir
 from ds4watch.config.settings import Settings
 from ds4watch.engine.blueprint import Blueprint, read_blueprint
 from ds4watch.engine.commands import Commands
-from ds4watch.engine.jobs import Jobs, JobSettings, restored_quality
-from ds4watch.engine.observe import SELF
-from ds4watch.engine.parts import EngineSettings, Known, Parts
+from ds4watch.engine.jobs import Jobs, JobSettings
+from ds4watch.engine.parts import EngineSettings, Parts
+from ds4watch.engine.restart import Stores, known_from, open_stores, remember, started
 from ds4watch.engine.running import Daemon
-from ds4watch.engine.signals import POOL, RequestTotals, midnight
 from ds4watch.engine.spool import Spools
 from ds4watch.engine.status import Place, Sources, Status
-from ds4watch.engine.targets import is_discovered
 from ds4watch.engine.tick import Engine
 from ds4watch.engine.worker_journal import WorkerJournal
-from ds4watch.fleet.backend import LocalBackend, LocalPlace, WorkerSpec
+from ds4watch.fleet.backend import LocalBackend, LocalPlace
 from ds4watch.fleet.board import CONTROL_SOCKET, BoardPublisher, last_fleet, last_policy
 from ds4watch.fleet.client import WorkerClient
 from ds4watch.fleet.ending import end_daemon, stop_units
@@ -50,19 +45,15 @@ from ds4watch.fleet.lifecycle import LifeLimits
 from ds4watch.fleet.lock import daemon_lock, make_state_dir, running_daemon
 from ds4watch.fleet.process import ProcessTable
 from ds4watch.fleet.supervisor import Supervisor
-from ds4watch.history.live import LiveBuffer
-from ds4watch.history.migrate import Which
-from ds4watch.history.place import place_of, store_label
-from ds4watch.history.rows import AuditEntry, AuditKind, RestoredState, Retention
+from ds4watch.history.place import store_label
+from ds4watch.history.rows import Retention
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionKind, ActionStatus
 from ds4watch.model.ports import Clock, UnixSeconds
-from ds4watch.model.worker import FleetSnapshot
 from ds4watch.notify.dispatcher import Channel, Dispatcher
 from ds4watch.notify.journal import Journal
 from ds4watch.notify.webhook import Webhook
-from ds4watch.policy.ladder import LadderState
 from ds4watch.scrape.descriptors import raise_limit
 from ds4watch.scrape.discovery import Discovery
 from ds4watch.scrape.exposition import PageReader
@@ -158,29 +149,10 @@ async def _until_stopped(daemon: Daemon, stop: asyncio.Future[signal.Signals]) -
     raise next(error for error in ended if isinstance(error, Exception))
 
 
-@dataclass(frozen=True, slots=True)
-class Stores:
-    """What outlives the daemon, opened, and what was found in it.
-
-    removed: targets with history that are not in the fleet; of those, discovery may yet claim some.
-    """
-
-    samples: SampleStore
-    state: StateStore
-    live: LiveBuffer
-    restored: RestoredState
-    removed: frozenset[str]
-
-    @property
-    def unclaimed(self) -> frozenset[str]:
-        """What discovery may yet claim."""
-        return frozenset(filter(is_discovered, self.removed))
-
-
 async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -> Daemon:
     """Build every part in the order in which they need each other."""
     settings, state_dir = blueprint.settings, blueprint.state_dir
-    stores = await _open_stores(blueprint, clock, stack)
+    stores = await open_stores(blueprint, clock, stack)
     state = stores.state
 
     session = await stack.enter_async_context(aiohttp.ClientSession())
@@ -218,7 +190,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         telemetry=telemetry,
         spools=Spools(state_dir / "spool", state, stores.restored.spool_offsets),
     )
-    known = await _known(stores, fleet, clock)
+    known = await known_from(stores, fleet, clock)
     engine = Engine(parts, _engine_settings(blueprint), known, wake=wake, clock=clock)
 
     place = _place(blueprint, clock)
@@ -227,13 +199,13 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     # Gateways come up, or come back, while the memory fills; the first tick waits for neither.
     await _start_gateways(keeper, settings)
     await supervisor.start(blueprint.specs, fleet)
-    await _remember(stores, clock)
+    await remember(stores, clock)
     await engine.beat()
     # What serves the admin API takes a while to load: the rules are evaluated before.
     module = cast("_AdminModule", importlib.import_module("ds4watch.web.serve"))
     admin = _admin(module, listener, engine, parts, keeper, place=place, clock=clock)
     await stack.enter_async_context(admin)
-    await state.add_audit(_started(clock, stores.restored))
+    await state.add_audit(started(clock, stores.restored))
     await stack.enter_async_context(
         _jobs(
             blueprint,
@@ -256,33 +228,6 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         place=place,
         clock=clock,
     )
-
-
-async def _open_stores(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -> Stores:
-    """Open the databases; the memory is still empty."""
-    stack.callback(blueprint.gpus.close)
-    store, state_dir = blueprint.settings.store, blueprint.state_dir
-    samples = SampleStore.open(place_of(store, state_dir, Which.SAMPLES), clock)
-    stack.push_async_callback(samples.close)
-    state = StateStore.open(place_of(store, state_dir, Which.STATE), clock)
-    stack.push_async_callback(state.close)
-    live = LiveBuffer(
-        window_seconds=store.live_window_seconds,
-        windows=blueprint.rules.windows_read(),
-        interval_of={
-            name: options.interval_seconds for name, options in blueprint.scrape.options.items()
-        },
-        budget_bytes=store.live_budget_bytes,
-    )
-    removed = await _removed(samples, blueprint.specs)
-    return Stores(samples, state, live, await state.load(clock.now()), removed)
-
-
-async def _remember(stores: Stores, clock: Clock) -> None:
-    """Fill the memory; the series of workers that are no longer in the fleet end."""
-    await stores.live.reload(stores.samples, clock.now())
-    for name in stores.removed - stores.unclaimed:
-        stores.live.remove_target(name, clock.now())
 
 
 async def _runner(
@@ -411,12 +356,6 @@ def _jobs(
     )
 
 
-async def _removed(samples: SampleStore, specs: Sequence[WorkerSpec]) -> frozenset[str]:
-    """Return the targets with history that are no longer in the fleet."""
-    wanted = {spec.id for spec in specs} | {SELF.name}
-    return frozenset(await samples.targets()) - wanted
-
-
 def _client_factory(
     session: aiohttp.ClientSession, settings: Settings
 ) -> Callable[[str], WorkerClient]:
@@ -457,31 +396,6 @@ def _supervisor(
     )
 
 
-async def _known(stores: Stores, fleet: FleetSnapshot, clock: Clock) -> Known:
-    """Return what the engine goes on from.
-
-    fleet: workers that ran on without a daemon; that time is charged like any other.
-    """
-    now, restored, state = clock.now(), stores.restored, stores.state
-    last_tick_at = restored.last_tick_at if restored.last_tick_at is not None else now
-    alerts = restore(restored.alerts, last_tick_at, now)
-    today_at = midnight(now)
-    versions = [int(it.plan.parameters.get("version", 0)) for it in restored.actions]
-    return Known(
-        alerts=alerts,
-        ladder=LadderState(POOL, version=max([restored.policy_version, *versions])),
-        holds=restored.holds,
-        totals=RequestTotals.restored(await state.requests_totals()),
-        charged_until={view.id: last_tick_at for view in fleet.workers},
-        spent=await state.spent_total(),
-        spent_today=sum(row.nanos for row in await state.cost_between(today_at, now)),
-        today_at=today_at,
-        quality=restored_quality(await state.latest_quality()),
-        unclaimed=stores.unclaimed,
-        jobs={run.name: run for run in await state.jobs()},
-    )
-
-
 def _channel(settings: Settings, session: aiohttp.ClientSession) -> Channel:
     url = settings.notify.webhook_url
     return Webhook(session, url) if url is not None else Journal()
@@ -503,9 +417,3 @@ async def _start_gateways(keeper: GatewayKeeper, settings: Settings) -> None:
     if not adopted:
         bind(settings.gateway.host, settings.gateway.port, setting="gateway").close()
     keeper.start_missing()
-
-
-def _started(clock: Clock, restored: RestoredState) -> AuditEntry:
-    again = "went on from stored state" if restored.last_tick_at is not None else "first start"
-    summary = f"ds4watch {__version__} started: {again}"
-    return AuditEntry(clock.now(), AuditKind.DAEMON, "daemon", summary, {"pid": os.getpid()})
