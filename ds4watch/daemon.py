@@ -11,12 +11,10 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-import aiohttp
 import uvloop
 
 from ds4watch.actions.runner import Runner
@@ -27,18 +25,16 @@ from ds4watch.config.files import (
 from ds4watch.config.places import resolve_state_dir
 from ds4watch.config.settings import Settings
 from ds4watch.engine.blueprint import Blueprint, read_blueprint
-from ds4watch.engine.commands import Commands
-from ds4watch.engine.jobs import Jobs, JobSettings
 from ds4watch.engine.parts import EngineSettings, Parts
 from ds4watch.engine.restart import Stores, known_from, open_stores, remember, started
 from ds4watch.engine.running import Daemon
 from ds4watch.engine.spool import Spools
-from ds4watch.engine.status import Place, Sources, Status
+from ds4watch.engine.status import Place
 from ds4watch.engine.tick import Engine
 from ds4watch.engine.worker_journal import WorkerJournal
 from ds4watch.fleet.backend import LocalBackend, LocalPlace
 from ds4watch.fleet.board import CONTROL_SOCKET, BoardPublisher, last_fleet, last_policy
-from ds4watch.fleet.client import WorkerClient
+from ds4watch.fleet.clients import WorkerClients
 from ds4watch.fleet.ending import end_daemon, stop_units
 from ds4watch.fleet.gateways import GatewayKeeper
 from ds4watch.fleet.lifecycle import LifeLimits
@@ -46,14 +42,12 @@ from ds4watch.fleet.lock import daemon_lock, make_state_dir, running_daemon
 from ds4watch.fleet.process import ProcessTable
 from ds4watch.fleet.supervisor import Supervisor
 from ds4watch.history.place import store_label
-from ds4watch.history.rows import Retention
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionKind, ActionStatus
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.notify.dispatcher import Channel, Dispatcher
 from ds4watch.notify.journal import Journal
-from ds4watch.notify.webhook import Webhook
 from ds4watch.scrape.descriptors import raise_limit
 from ds4watch.scrape.discovery import Discovery
 from ds4watch.scrape.exposition import PageReader
@@ -62,7 +56,6 @@ from ds4watch.scrape.wave import Scraper
 from ds4watch.telemetry.logging import configure
 from ds4watch.telemetry.metrics import ProcessMetrics, Telemetry
 from ds4watch.web.listen import bind
-from ds4watch.web.tokens import TokenTable, open_tokens
 
 log = logging.getLogger(__name__)
 
@@ -155,8 +148,9 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     stores = await open_stores(blueprint, clock, stack)
     state = stores.state
 
-    session = await stack.enter_async_context(aiohttp.ClientSession())
-    client_of = _client_factory(session, settings)
+    client_of = await stack.enter_async_context(
+        WorkerClients(generation_timeout_seconds=settings.fleet.canary_timeout_seconds)
+    )
     table = ProcessTable(state_dir, clock)
     policy = last_policy(state_dir, stores.restored.policy)
     fleet = last_fleet(state_dir, {it.pid for it in table.records() if it.is_alive()})
@@ -166,7 +160,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     telemetry = Telemetry()
     runner = await _runner(stores, board, settings, metrics=telemetry.process, clock=clock)
     dispatcher = Dispatcher(
-        state, _channel(settings, session), metrics=telemetry.process, clock=clock
+        state, await _channel(settings, stack), metrics=telemetry.process, clock=clock
     )
     wake = asyncio.Event()
     supervisor = _supervisor(blueprint, table, state, client_of=client_of, wake=wake, clock=clock)
@@ -193,7 +187,6 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     known = await known_from(stores, fleet, clock)
     engine = Engine(parts, _engine_settings(blueprint), known, wake=wake, clock=clock)
 
-    place = _place(blueprint, clock)
     listener = bind(settings.admin.host, settings.admin.port, setting="admin")
     stack.callback(listener.close)
     # Gateways come up, or come back, while the memory fills; the first tick waits for neither.
@@ -201,22 +194,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     await supervisor.start(blueprint.specs, fleet)
     await remember(stores, clock)
     await engine.beat()
-    # What serves the admin API takes a while to load: the rules are evaluated before.
-    module = cast("_AdminModule", importlib.import_module("ds4watch.web.serve"))
-    admin = _admin(module, listener, engine, parts, keeper, place=place, clock=clock)
-    await stack.enter_async_context(admin)
-    await state.add_audit(started(clock, stores.restored))
-    await stack.enter_async_context(
-        _jobs(
-            blueprint,
-            engine,
-            stores,
-            client_of=client_of,
-            metrics=telemetry.process,
-            clock=clock,
-        )
-    )
-    return Daemon(
+    daemon = Daemon(
         engine=engine,
         discovery=discovery,
         runner=runner,
@@ -225,9 +203,17 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         keeper=keeper,
         board=board,
         state=state,
-        place=place,
+        place=_place(blueprint, clock),
         clock=clock,
     )
+    await state.add_audit(started(clock, stores.restored))
+    # What goes beside the ticks takes a while to load: the rules are evaluated before.
+    module: Any = importlib.import_module("ds4watch.daemon_beside")
+    beside: _BesideModule = module
+    await beside.open_beside(
+        daemon, blueprint, parts, stores, listener=listener, client_of=client_of, stack=stack
+    )
+    return daemon
 
 
 async def _runner(
@@ -274,93 +260,22 @@ def _place(blueprint: Blueprint, clock: Clock) -> Place:
     )
 
 
-class _AdminModule(Protocol):
-    """What is used of `ds4watch.web.serve`."""
+class _BesideModule(Protocol):
+    """What is used of `ds4watch.daemon_beside`."""
 
-    def admin_server(
+    async def open_beside(
         self,
-        listener: socket.socket,
+        daemon: Daemon,
+        blueprint: Blueprint,
+        parts: Parts,
+        stores: Stores,
         *,
-        source: Status,
-        commands: Commands,
-        tokens: TokenTable,
-        render_metrics: Callable[[], bytes],
-        clock: Clock,
-        open_reads: bool,
-    ) -> AbstractAsyncContextManager[object]:
-        """Return the server of the admin API."""
+        listener: socket.socket,
+        client_of: WorkerClients,
+        stack: AsyncExitStack,
+    ) -> None:
+        """Serve the admin API and start the jobs."""
         ...
-
-
-def _admin(
-    web: _AdminModule,
-    listener: socket.socket,
-    engine: Engine,
-    parts: Parts,
-    keeper: GatewayKeeper,
-    *,
-    place: Place,
-    clock: Clock,
-) -> AbstractAsyncContextManager[object]:
-    sources = Sources(
-        supervisor=parts.supervisor,
-        keeper=keeper,
-        board=parts.board,
-        state=parts.state,
-        live=parts.live,
-        rules=parts.rules,
-        gpus=parts.gpus,
-    )
-    return web.admin_server(
-        listener,
-        source=Status(engine.known, place, sources, clock=clock),
-        commands=Commands(engine, parts.state, clock),
-        tokens=open_tokens(place.state_dir),
-        render_metrics=parts.telemetry.render,
-        clock=clock,
-        open_reads=place.admin.host in _LOOPBACK,
-    )
-
-
-def _jobs(
-    blueprint: Blueprint,
-    engine: Engine,
-    stores: Stores,
-    *,
-    client_of: Callable[[str], WorkerClient],
-    metrics: ProcessMetrics,
-    clock: Clock,
-) -> Jobs:
-    store = blueprint.settings.store
-    settings = JobSettings(
-        retention_seconds=store.retention_hours * 3600,
-        rollups_seconds={
-            60: store.minute_retention_days * 86_400,
-            3600: store.hour_retention_days * 86_400,
-        },
-        state=Retention(
-            audit_seconds=store.audit_retention_days * 86_400,
-            ledger_seconds=store.ledger_retention_days * 86_400,
-        ),
-        quality_interval_seconds=blueprint.settings.quality.interval_seconds,
-    )
-    return Jobs(
-        engine.known,
-        settings,
-        samples=stores.samples,
-        state=stores.state,
-        profiles=blueprint.profiles,
-        client_of=client_of,
-        metrics=metrics,
-        clock=clock,
-    )
-
-
-def _client_factory(
-    session: aiohttp.ClientSession, settings: Settings
-) -> Callable[[str], WorkerClient]:
-    timeout = settings.fleet.canary_timeout_seconds
-    return lambda url: WorkerClient(session, url, generation_timeout_seconds=timeout)
 
 
 def _supervisor(
@@ -368,7 +283,7 @@ def _supervisor(
     table: ProcessTable,
     state: StateStore,
     *,
-    client_of: Callable[[str], WorkerClient],
+    client_of: WorkerClients,
     wake: asyncio.Event,
     clock: Clock,
 ) -> Supervisor:
@@ -396,9 +311,13 @@ def _supervisor(
     )
 
 
-def _channel(settings: Settings, session: aiohttp.ClientSession) -> Channel:
+async def _channel(settings: Settings, stack: AsyncExitStack) -> Channel:
     url = settings.notify.webhook_url
-    return Webhook(session, url) if url is not None else Journal()
+    if url is None:
+        return Journal()
+    module: Any = importlib.import_module("ds4watch.notify.webhook")
+    session = await stack.enter_async_context(module.open_session())
+    return cast("Channel", module.Webhook(session, url))
 
 
 def _engine_settings(blueprint: Blueprint) -> EngineSettings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -14,7 +14,6 @@ from ds4watch.config.profile import Profile
 from ds4watch.engine.job_runs import JobRuns, Work
 from ds4watch.engine.parts import Known
 from ds4watch.engine.quality_run import METRIC, fixed_prompts, measure, pairs
-from ds4watch.engine.signals import QualityReading
 from ds4watch.fleet.client import WorkerClient
 from ds4watch.history.rows import AuditEntry, AuditKind, QualityRun, Retention
 from ds4watch.history.samples import SampleStore
@@ -167,15 +166,6 @@ class Jobs:
         others = [it for it in self._known.quality if it.profile != reading.profile]
         self._known.quality = (*others, reading)
         return entry.summary
-
-
-def restored_quality(runs: Sequence[QualityRun]) -> tuple[QualityReading, ...]:
-    """Return the readings of stored runs that succeeded."""
-    return tuple(
-        QualityReading(run.profile, run.reference, run.metric, run.value, run.at)
-        for run in runs
-        if run.value is not None
-    )
 
 
 def _kib(size_bytes: int) -> str:

@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from ds4watch import __version__
 from ds4watch.alerting.machine import restore
 from ds4watch.engine.blueprint import Blueprint
-from ds4watch.engine.jobs import restored_quality
 from ds4watch.engine.observe import SELF
 from ds4watch.engine.parts import Known
-from ds4watch.engine.signals import POOL, RequestTotals, midnight
+from ds4watch.engine.signals import POOL, QualityReading, RequestTotals, midnight
 from ds4watch.engine.targets import is_discovered
 from ds4watch.fleet.backend import WorkerSpec
 from ds4watch.history.live import LiveBuffer
 from ds4watch.history.migrate import Which
 from ds4watch.history.place import place_of
-from ds4watch.history.rows import AuditEntry, AuditKind, RestoredState
+from ds4watch.history.rows import AuditEntry, AuditKind, QualityRun, RestoredState
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
 from ds4watch.model.ports import Clock
@@ -98,7 +97,7 @@ async def known_from(stores: Stores, fleet: FleetSnapshot, clock: Clock) -> Know
         spent=await state.spent_total(),
         spent_today=sum(row.nanos for row in await state.cost_between(today_at, now)),
         today_at=today_at,
-        quality=restored_quality(await state.latest_quality()),
+        quality=_readings(await state.latest_quality()),
         unclaimed=stores.unclaimed,
         jobs={run.name: run for run in await state.jobs()},
     )
@@ -109,3 +108,12 @@ def started(clock: Clock, restored: RestoredState) -> AuditEntry:
     again = "went on from stored state" if restored.last_tick_at is not None else "first start"
     summary = f"ds4watch {__version__} started: {again}"
     return AuditEntry(clock.now(), AuditKind.DAEMON, "daemon", summary, {"pid": os.getpid()})
+
+
+def _readings(runs: Sequence[QualityRun]) -> tuple[QualityReading, ...]:
+    """Return the readings of stored runs that succeeded."""
+    return tuple(
+        QualityReading(run.profile, run.reference, run.metric, run.value, run.at)
+        for run in runs
+        if run.value is not None
+    )

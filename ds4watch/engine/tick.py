@@ -31,6 +31,11 @@ _NO_LOAD = WorkerLoad()
 """The table of workers tells how they stand; their load is in the history."""
 
 
+def next_due(due: float, interval: float, now: float) -> float:
+    """Return the first instant of the grid that `due` is on, `interval` apart, from `now` on."""
+    return due + interval * max(0, math.ceil((now - due) / interval))
+
+
 class Engine:
     """Ticks until cancelled. `known` is what the admin API shows."""
 
@@ -71,7 +76,7 @@ class Engine:
             now = self._clock.monotonic()
             if now > due:
                 self._parts.telemetry.process.tick_overruns.inc()
-                due += interval * math.ceil((now - due) / interval)
+                due = next_due(due, interval, now)
             await self._until(due)
 
     async def _until(self, due: float) -> None:

@@ -30,6 +30,11 @@ class CanaryResult:
     took_seconds: float
 
 
+def open_session() -> aiohttp.ClientSession:
+    """Return a session for all workers; whoever opens it closes it."""
+    return aiohttp.ClientSession()
+
+
 class WorkerClient:
     """Talks to one worker. Every method raises WorkerError and nothing else, unless it says so.
 

@@ -7,10 +7,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ds4watch.fleet.backend import LocalBackend, WorkerSpec
-from ds4watch.fleet.client import WorkerClient
 from ds4watch.fleet.last_words import last_words, size_of
 from ds4watch.fleet.lifecycle import (
     Deed,
@@ -29,6 +28,9 @@ from ds4watch.fleet.stillness import Stillness, canary_ended, canary_sent, looke
 from ds4watch.model.errors import WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerPhase, WorkerView
+
+if TYPE_CHECKING:
+    from ds4watch.fleet.client import WorkerClient
 
 log = logging.getLogger(__name__)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import Connection, Table
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
-Insert = sqlite.Insert | postgresql.Insert
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
 
 
 def replace(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
@@ -50,7 +52,9 @@ def _upsert(
     )
 
 
-def _insert(connection: Connection, table: Table) -> Insert:
+def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
     if connection.dialect.name == "postgresql":
-        return postgresql.insert(table)
+        # Loaded where it is used: it takes a while, and most have SQLite.
+        module: Any = importlib.import_module("sqlalchemy.dialects.postgresql")
+        return cast("postgresql.Insert", module.insert(table))
     return sqlite.insert(table)

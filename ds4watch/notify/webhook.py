@@ -13,6 +13,11 @@ from ds4watch.model.errors import EdgeReason, NotifyError
 _TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 
 
+def open_session() -> aiohttp.ClientSession:
+    """Return a session for webhooks; whoever opens it closes it."""
+    return aiohttp.ClientSession()
+
+
 class Webhook:
     """Posts to one address."""
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self
-
-import aiohttp
+from typing import Any, Protocol, Self
 
 from ds4watch.model.scrape import Target
 from ds4watch.scrape.groups import GroupPlan
-from ds4watch.scrape.sources import FileSource, Found, WebSource
+from ds4watch.scrape.sources import FileSource, Found
 from ds4watch.scrape.targets import Refusal, Resolved, resolve, without_duplicates
 from ds4watch.telemetry.metrics import ProcessMetrics
 
@@ -68,20 +67,13 @@ class Discovery:
         self._plans = plans
         self._metrics = metrics
         self._groups: list[_Group] = []
-        self._session: aiohttp.ClientSession | None = None
         self._changing = asyncio.Lock()
         self._told_faults: dict[tuple[str, str], str] = {}
         self._told_refusals: frozenset[Refusal] = frozenset()
 
     async def __aenter__(self) -> Self:
         """Ask every source once; one that is slow is waited for elsewhere."""
-        session = aiohttp.ClientSession(
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": "ds4watch"},
-            trust_env=False,
-        )
-        self._session = session
-        self._groups = [_Group(plan, _entries(plan, session)) for plan in self._plans]
+        self._groups = [_Group(plan, _entries(plan)) for plan in self._plans]
         for group in self._groups:
             await group.resolve()
         self._publish()
@@ -100,8 +92,6 @@ class Discovery:
         for task in self._first():
             task.cancel()
         await asyncio.gather(*self._first(), return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
 
     @property
     def is_settled(self) -> bool:
@@ -180,6 +170,9 @@ class Discovery:
                 log.warning("scrape group %s: %s: %s; %s", *key, fault.message, rest)
 
 
-def _entries(plan: GroupPlan, session: aiohttp.ClientSession) -> list[_Entry]:
+def _entries(plan: GroupPlan) -> list[_Entry]:
     files = [_Entry(FileSource(it)) for it in plan.files]
-    return [*files, *(_Entry(WebSource(it, session)) for it in plan.webs)]
+    if not plan.webs:
+        return files
+    web: Any = importlib.import_module("ds4watch.scrape.web_source")
+    return [*files, *(_Entry(web.WebSource(it)) for it in plan.webs)]

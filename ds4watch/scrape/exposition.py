@@ -100,6 +100,7 @@ class PageReader:
         self._known: dict[str, _Known] = {}
         self._seen: dict[bytes, SeriesKey] = {}
         self._layouts: dict[tuple[Hashable, ...], _Layout] = {}
+        self._newest: _Known | None = None
 
     def read(self, body: bytes, content_type: str, target: str, limits: Limits = NO_LIMITS) -> Page:
         """Read a page of `target`. Lines that cannot be read are counted and left out.
@@ -113,7 +114,8 @@ class PageReader:
         if known is not None and known.limits == limits and self._read_again(known, body):
             known.body = body
         else:
-            known = self._known[target] = self._read_anew(body, limits)
+            known = self._like_the_newest(body, limits) or self._read_anew(body, limits)
+            self._known[target] = self._newest = known
         layout = known.layout
         values = known.row[:_NO_COLUMN].copy()
         return Page(layout.schema, values, layout.odd_lines, layout.duplicates, mislabelled)
@@ -152,6 +154,17 @@ class PageReader:
             columns = known.layout.columns
             known.row[[columns[index] for index in changed]] = values
         return True
+
+    def _like_the_newest(self, body: bytes, limits: Limits) -> _Known | None:
+        """Read a target's first page by another's: workers of one kind differ in numbers only."""
+        other = self._newest
+        if other is None or other.limits != limits:
+            return None
+        known = _Known(other.layout, other.body, other.row.copy(), limits)
+        if not self._read_again(known, body):
+            return None
+        known.body = body
+        return known
 
     def _numbers(
         self, layout: _Layout, lines: Sequence[bytes], changed: Sequence[int]

@@ -187,21 +187,21 @@ def moved(data: st.DataObject, lines: list[str]) -> list[str]:
 
 @given(st.lists(LINES, max_size=8), st.sampled_from(["\n", "\n", "\r\n"]), st.data())
 @settings(max_examples=300, deadline=None)
-def test_any_page_reads_as_the_library_reads_its_lines_first_and_later(
+def test_any_page_reads_as_the_library_reads_its_lines_first_and_later_and_by_another_targets(
     lines: list[str], line_end: str, data: st.DataObject
 ) -> None:
     reader = PageReader(Schemas())
-    for _ in range(4):
+    for turn, target in enumerate(["w", "w", "another", "w", "a third"]):
         text = line_end.join(lines) + data.draw(st.sampled_from([line_end, ""]))
         expected, odd = each_line_by_library(text)
         if odd and not expected:
             with pytest.raises(ScrapeError):
-                reader.read(text.encode(), TEXT, "w")
+                reader.read(text.encode(), TEXT, target)
         else:
-            page = reader.read(text.encode(), TEXT, "w")
+            page = reader.read(text.encode(), TEXT, target)
             assert_same(as_dict(page), expected)
             assert page.odd_lines == odd
-        lines = moved(data, lines)
+        lines = moved(data, lines) if turn else lines
 
 
 TIMES = st.sampled_from(["", "", " 1700000000", " 1700000000.5"])

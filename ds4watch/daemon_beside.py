@@ -1,0 +1,89 @@
+"""What runs beside the ticks: the admin API and the calendar jobs.
+
+Loaded after the first evaluation, which would otherwise wait for the web framework.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import AsyncExitStack
+
+from ds4watch.engine.blueprint import Blueprint
+from ds4watch.engine.commands import Commands
+from ds4watch.engine.jobs import Jobs, JobSettings
+from ds4watch.engine.parts import Parts
+from ds4watch.engine.restart import Stores
+from ds4watch.engine.running import Daemon
+from ds4watch.engine.status import Sources, Status
+from ds4watch.fleet.clients import WorkerClients
+from ds4watch.history.rows import Retention
+from ds4watch.web.serve import admin_server
+from ds4watch.web.server import AdminServer
+from ds4watch.web.tokens import open_tokens
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+async def open_beside(
+    daemon: Daemon,
+    blueprint: Blueprint,
+    parts: Parts,
+    stores: Stores,
+    *,
+    listener: socket.socket,
+    client_of: WorkerClients,
+    stack: AsyncExitStack,
+) -> None:
+    """Serve the admin API on `listener` and start the jobs, until the stack is unwound."""
+    await stack.enter_async_context(_admin(daemon, parts, listener))
+    await stack.enter_async_context(_jobs(daemon, blueprint, parts, stores, client_of))
+
+
+def _admin(daemon: Daemon, parts: Parts, listener: socket.socket) -> AdminServer:
+    engine, place, clock = daemon.engine, daemon.place, daemon.clock
+    sources = Sources(
+        supervisor=parts.supervisor,
+        keeper=daemon.keeper,
+        board=parts.board,
+        state=parts.state,
+        live=parts.live,
+        rules=parts.rules,
+        gpus=parts.gpus,
+    )
+    return admin_server(
+        listener,
+        source=Status(engine.known, place, sources, clock=clock),
+        commands=Commands(engine, parts.state, clock),
+        tokens=open_tokens(place.state_dir),
+        render_metrics=parts.telemetry.render,
+        clock=clock,
+        open_reads=place.admin.host in _LOOPBACK,
+    )
+
+
+def _jobs(
+    daemon: Daemon, blueprint: Blueprint, parts: Parts, stores: Stores, client_of: WorkerClients
+) -> Jobs:
+    store = blueprint.settings.store
+    settings = JobSettings(
+        retention_seconds=store.retention_hours * 3600,
+        rollups_seconds={
+            60: store.minute_retention_days * 86_400,
+            3600: store.hour_retention_days * 86_400,
+        },
+        state=Retention(
+            audit_seconds=store.audit_retention_days * 86_400,
+            ledger_seconds=store.ledger_retention_days * 86_400,
+        ),
+        quality_interval_seconds=blueprint.settings.quality.interval_seconds,
+    )
+    return Jobs(
+        daemon.engine.known,
+        settings,
+        samples=stores.samples,
+        state=stores.state,
+        profiles=blueprint.profiles,
+        client_of=client_of,
+        metrics=parts.telemetry.process,
+        clock=daemon.clock,
+    )
