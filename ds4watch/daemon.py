@@ -192,7 +192,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     # Gateways come up, or come back, while the memory fills; the first tick waits for neither.
     await _start_gateways(keeper, settings)
     await supervisor.start(blueprint.specs, fleet)
-    await remember(stores, clock)
+    await remember(stores, blueprint.rules, clock)
     await engine.beat()
     daemon = Daemon(
         engine=engine,

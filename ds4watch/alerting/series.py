@@ -18,7 +18,7 @@ _Key = tuple[Labels, AlertPhase]
 
 
 class AlertSeries:
-    """The series of active alerts; their column stays the same as long as the alerts do."""
+    """The series of a rule's active alerts; their column stays the same as long as these do."""
 
     def __init__(self) -> None:
         self._pairs: dict[_Key, tuple[Labels, Labels]] = {}

@@ -102,7 +102,9 @@ class Archive:
         self._refuse_twins(await self._store.targets(), choice)
         async for frames in self._frames(choice, progress):
             pages = in_order(frames)
-            scrapes = in_order(scrape_series(frame, choice.wants) for frame in frames)
+            scrapes = in_order(
+                scrape_series(it, choice.wants) for it in frames if it.target.is_scraped
+            )
             for part in (pages, scrapes):
                 for frame in part:
                     for text in openmetrics(frame):
@@ -114,7 +116,8 @@ class Archive:
         yield CSV_HEAD
         async for frames in self._frames(choice, progress):
             for frame in frames:
-                for part in (frame, scrape_series(frame, choice.wants)):
+                own = [scrape_series(frame, choice.wants)] if frame.target.is_scraped else []
+                for part in (frame, *own):
                     for text in csv_rows(part):
                         yield text
 
@@ -150,6 +153,8 @@ class Archive:
         names: dict[object, str] = {}
         for target in targets:
             if choice.targets and target.name not in choice.targets:
+                continue
+            if not target.is_scraped:
                 continue
             other = names.setdefault(target.labels, target.name)
             if other != target.name:

@@ -82,5 +82,7 @@ class Known:
     """Of each ready worker, whether its metrics can be read."""
     per_hour: Nanos = 0
     jobs: dict[str, JobRun] = field(default_factory=dict)
+    pages: frozenset[str] = frozenset()
+    """Pages of rules that have a past."""
     unclaimed: frozenset[str] = frozenset()
     """Discovered targets with a past that discovery has not spoken of yet."""

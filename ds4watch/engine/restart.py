@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+
+import numpy as np
 
 from ds4watch import __version__
 from ds4watch.alerting.machine import restore
 from ds4watch.engine.blueprint import Blueprint
 from ds4watch.engine.observe import SELF
 from ds4watch.engine.parts import Known
+from ds4watch.engine.rule_pages import RulePages
+from ds4watch.engine.rulebook import RuleBook
 from ds4watch.engine.signals import POOL, QualityReading, RequestTotals, midnight
 from ds4watch.engine.targets import is_discovered
-from ds4watch.fleet.backend import WorkerSpec
 from ds4watch.history.live import LiveBuffer
 from ds4watch.history.migrate import Which
 from ds4watch.history.place import place_of
 from ds4watch.history.rows import AuditEntry, AuditKind, QualityRun, RestoredState
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
-from ds4watch.model.ports import Clock
+from ds4watch.model.ports import Clock, UnixSeconds
+from ds4watch.model.scrape import RULE_PREFIX
 from ds4watch.model.worker import FleetSnapshot
 from ds4watch.policy.ladder import LadderState
+from ds4watch.promql.columns import NO_LABELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class Stores:
     """What outlives the daemon, opened, and what was found in it.
 
     removed: targets with history that are not in the fleet; of those, discovery may yet claim some.
+    pages: those of rules that have a past.
     """
 
     samples: SampleStore
@@ -38,6 +43,7 @@ class Stores:
     live: LiveBuffer
     restored: RestoredState
     removed: frozenset[str]
+    pages: frozenset[str]
 
     @property
     def unclaimed(self) -> frozenset[str]:
@@ -61,21 +67,30 @@ async def open_stores(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack)
         },
         budget_bytes=store.live_budget_bytes,
     )
-    removed = await _removed(samples, blueprint.specs)
-    return Stores(samples, state, live, await state.load(clock.now()), removed)
+    stored = await samples.targets()
+    pages = frozenset(name for name in stored if name.startswith(RULE_PREFIX))
+    removed = frozenset(stored) - pages - {spec.id for spec in blueprint.specs} - {SELF.name}
+    return Stores(samples, state, live, await state.load(clock.now()), removed, pages)
 
 
-async def remember(stores: Stores, clock: Clock) -> None:
-    """Fill the memory; the series of workers that are no longer in the fleet end."""
+async def remember(stores: Stores, rules: RuleBook, clock: Clock) -> None:
+    """Fill the memory; the series of workers and rules that are no longer there end."""
     await stores.live.reload(stores.samples, clock.now())
     for name in stores.removed - stores.unclaimed:
         stores.live.remove_target(name, clock.now())
+    await _end_pages(stores, rules, clock.now())
 
 
-async def _removed(samples: SampleStore, specs: Sequence[WorkerSpec]) -> frozenset[str]:
-    """Return the targets with history that are no longer in the fleet."""
-    wanted = {spec.id for spec in specs} | {SELF.name}
-    return frozenset(await samples.targets()) - wanted
+async def _end_pages(stores: Stores, rules: RuleBook, now: UnixSeconds) -> None:
+    """End the series of rules that are no longer there, in memory and in the history."""
+    gone = [
+        name
+        for name in sorted(stores.pages - set(rules.pages))
+        if (last := await stores.samples.last(name)) is not None and len(last.values)
+    ]
+    for name in gone:
+        stores.live.write(name, NO_LABELS, np.empty(0), now)
+    await stores.samples.append(RulePages(stores.samples.intern, gone).ended(now))
 
 
 async def known_from(stores: Stores, fleet: FleetSnapshot, clock: Clock) -> Known:
@@ -98,6 +113,7 @@ async def known_from(stores: Stores, fleet: FleetSnapshot, clock: Clock) -> Know
         spent_today=sum(row.nanos for row in await state.cost_between(today_at, now)),
         today_at=today_at,
         quality=_readings(await state.latest_quality()),
+        pages=stores.pages,
         unclaimed=stores.unclaimed,
         jobs={run.name: run for run in await state.jobs()},
     )

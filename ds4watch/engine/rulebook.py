@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ds4watch.alerting.compiled import (
@@ -17,7 +18,8 @@ from ds4watch.alerting.evaluation import Evaluation
 from ds4watch.alerting.machine import step
 from ds4watch.alerting.series import AlertSeries, recorded
 from ds4watch.alerting.texts import RuleTexts
-from ds4watch.engine.round_storage import RoundStorage, RuleStorage
+from ds4watch.engine.round_storage import RoundStorage, RuleStorage, Written
+from ds4watch.engine.rule_pages import page_name
 from ds4watch.model.alert import (
     AlertPhase,
     AlertRule,
@@ -30,6 +32,7 @@ from ds4watch.model.errors import QueryError
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import Sample, labels_of
 from ds4watch.promql.selection import longest_of
+from ds4watch.promql.vectors import Vector
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +46,21 @@ class Round:
     alerts: tuple[AlertState, ...]
     transitions: tuple[Transition, ...]
     failed: tuple[Sample, ...] = ()
+    written: tuple[Written, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A rule, the page that it writes its series to, and what an alerting rule's are made by."""
+
+    compiled: CompiledRule
+    page: str
+    series: AlertSeries = field(default_factory=AlertSeries)
+
+    @property
+    def rule_id(self) -> str:
+        """Of an alerting rule, else empty."""
+        return "" if self.compiled.texts is None else self.compiled.texts.rule_id
 
 
 @dataclass(slots=True)
@@ -51,7 +69,7 @@ class _Group:
 
     name: str
     interval_seconds: float
-    rules: tuple[CompiledRule, ...]
+    rules: tuple[_Loaded, ...]
     due_at: UnixSeconds = 0.0
 
 
@@ -71,19 +89,22 @@ class RuleBook:
     """The loaded rules. A rule that cannot be evaluated changes nothing but its own failure."""
 
     def __init__(self, groups: Sequence[RuleGroup]) -> None:
+        pages = Counter[str]()
         self._groups = [
-            _Group(group.name, group.interval_seconds, compile_group(group)) for group in groups
+            _Group(group.name, group.interval_seconds, _loaded(group, pages)) for group in groups
         ]
         self._errors: dict[tuple[str, int], str] = {}
         self._known = {
-            rule.rule.id
-            for group in self._groups
-            for rule in group.rules
-            if isinstance(rule.rule, AlertRule)
+            rule.id for group in groups for rule in group.rules if isinstance(rule, AlertRule)
         }
-        self._series = AlertSeries()
+        self._filled: set[str] = set(self.pages)
         self._after: dict[str, Mapping[str, AlertState]] = {}
         self._alerts: tuple[AlertState, ...] = ()
+
+    @property
+    def pages(self) -> tuple[str, ...]:
+        """The names under which rules write series; the same again for the same rules."""
+        return tuple(rule.page for group in self._groups for rule in group.rules)
 
     def windows_read(self) -> Mapping[str, float]:
         """Return how far back rules read each metric, in seconds; 0 is for its newest sample.
@@ -93,12 +114,12 @@ class RuleBook:
         found: list[Mapping[str, float]] = []
         for group in self._groups:
             for rule in group.rules:
-                read = seconds_read(rule)
+                read = seconds_read(rule.compiled)
                 if read is None:
                     log.warning(
                         "rule %s selects series by no name: it sees ds4_*, up and what other "
                         "rules read, no more",
-                        rule.rule.name,
+                        rule.compiled.rule.name,
                     )
                 found.append(read or {})
         return longest_of(found)
@@ -113,45 +134,71 @@ class RuleBook:
                 self._evaluate_group(turn, group)
             else:
                 self._keep_group(turn, group)
-        series = self._series.of(turn.alerts)
-        live.write("alerts", series.labels, series.values, now)
         self._after, self._alerts = turn.after, tuple(turn.alerts)
-        return Round(self._alerts, tuple(turn.transitions), self._failures())
+        written = tuple(turn.live.written)
+        return Round(self._alerts, tuple(turn.transitions), self._failures(), written)
 
     def named(self, name: str) -> tuple[CompiledRule, ...]:
         """Return the rules of a name: the tiers of an alert, or a recording rule."""
-        rules = (rule for group in self._groups for rule in group.rules)
-        return tuple(rule for rule in rules if rule.rule.name == name)
+        return tuple(rule for rule in self._compiled() if rule.rule.name == name)
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all rules, each once, in file order."""
-        rules = (rule.rule.name for group in self._groups for rule in group.rules)
-        return tuple(dict.fromkeys(rules))
+        return tuple(dict.fromkeys(rule.rule.name for rule in self._compiled()))
 
     def errors(self) -> Mapping[str, str]:
         """Return why rules could not be evaluated last time, by name."""
         rules = {group.name: group.rules for group in self._groups}
         return {
-            rules[group][number].rule.name: error for (group, number), error in self._errors.items()
+            rules[group][number].compiled.rule.name: error
+            for (group, number), error in self._errors.items()
         }
+
+    def _compiled(self) -> Iterator[CompiledRule]:
+        return (rule.compiled for group in self._groups for rule in group.rules)
 
     def _by_rule(self, alerts: Sequence[AlertState]) -> Mapping[str, Mapping[str, AlertState]]:
         # Fingerprints are digests: not to be made anew each second for what came from here.
         return self._after if alerts is self._alerts else _by_rule(alerts)
 
     def _evaluate_group(self, turn: _Turn, group: _Group) -> None:
-        for number, compiled in enumerate(group.rules):
-            evaluation = evaluate_rule(compiled, turn.live, turn.now)
-            if isinstance(compiled.rule, RecordingRule):
-                error = _record(turn, f"{group.name}/{number}", compiled.rule, evaluation)
+        for number, loaded in enumerate(group.rules):
+            rule = loaded.compiled.rule
+            evaluation = evaluate_rule(loaded.compiled, turn.live, turn.now)
+            if isinstance(rule, RecordingRule):
+                error = self._record(turn, loaded.page, rule, evaluation)
             else:
-                error = _step(turn, compiled, compiled.rule, evaluation)
-            self._note((group.name, number), compiled.rule.name, error)
+                error = _step(turn, loaded.compiled, rule, evaluation)
+                series = loaded.series.of(turn.after[loaded.rule_id].values())
+                self._write(turn, loaded.page, series)
+            self._note((group.name, number), rule.name, error)
+
+    def _record(
+        self, turn: _Turn, page: str, rule: RecordingRule, evaluation: Evaluation
+    ) -> str | None:
+        if evaluation.error is not None:
+            return evaluation.error
+        try:
+            series = recorded(rule, evaluation.vector)
+        except QueryError as error:
+            return str(error)
+        self._write(turn, page, series, incomplete=evaluation.incomplete)
+        return None
+
+    def _write(self, turn: _Turn, page: str, series: Vector, *, incomplete: bool = False) -> None:
+        """Write what there is; if there is nothing, once, so that what there was ends."""
+        if len(series):
+            self._filled.add(page)
+        elif page not in self._filled:
+            return
+        else:
+            self._filled.discard(page)
+        turn.live.write(page, series.labels, series.values, turn.now, incomplete=incomplete)
 
     def _keep_group(self, turn: _Turn, group: _Group) -> None:
-        for compiled in group.rules:
-            if compiled.texts is not None:
-                _keep(turn, compiled.texts.rule_id, turn.by_rule.get(compiled.texts.rule_id, {}))
+        for rule in group.rules:
+            if rule.rule_id:
+                _keep(turn, rule.rule_id, turn.by_rule.get(rule.rule_id, {}))
 
     def _end_orphans(self, turn: _Turn) -> None:
         """End alerts of rules that are no longer there."""
@@ -175,7 +222,7 @@ class RuleBook:
 
     def _failures(self) -> tuple[Sample, ...]:
         failed = {
-            (group.name, group.rules[number].rule.name)
+            (group.name, group.rules[number].compiled.rule.name)
             for group in self._groups
             for place, number in self._errors
             if place == group.name
@@ -186,15 +233,18 @@ class RuleBook:
         )
 
 
-def _record(turn: _Turn, producer: str, rule: RecordingRule, evaluation: Evaluation) -> str | None:
-    if evaluation.error is not None:
-        return evaluation.error
-    try:
-        series = recorded(rule, evaluation.vector)
-    except QueryError as error:
-        return str(error)
-    turn.live.write(producer, series.labels, series.values, turn.now)
-    return None
+def _loaded(group: RuleGroup, pages: Counter[str]) -> tuple[_Loaded, ...]:
+    """Compile a group's rules, and name their pages: by name and labels, wherever they stand.
+
+    pages: how often each name was given before.
+    """
+    loaded: list[_Loaded] = []
+    for compiled in compile_group(group):
+        page = page_name(compiled.rule)
+        pages[page] += 1
+        again = f"/{pages[page]}" if pages[page] > 1 else ""
+        loaded.append(_Loaded(compiled, page + again))
+    return tuple(loaded)
 
 
 def _step(

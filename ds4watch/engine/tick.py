@@ -9,10 +9,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ds4watch.alerting.telling import tell
 from ds4watch.cost.attribution import Charge, charges
 from ds4watch.engine.effects import Watch, effect, sentence, watch
 from ds4watch.engine.observe import Observer
 from ds4watch.engine.parts import EngineSettings, Known, Parts
+from ds4watch.engine.rule_pages import RulePages
 from ds4watch.engine.rulebook import Round
 from ds4watch.engine.sight import went_blind
 from ds4watch.engine.signals import POOL, midnight
@@ -53,6 +55,7 @@ class Engine:
         self._settings = settings
         self._clock = clock
         self._observer = Observer(parts, settings, known, clock)
+        self._pages = RulePages(parts.samples.intern, known.pages)
         self._wake = wake
         self._watched: list[Watch] = []
         self._failing = False
@@ -114,24 +117,31 @@ class Engine:
             if record.outcome is RequestOutcome.OK
         )
         now = self._clock.now()
-        own = self._observer.publish(collected, now)
+        scraped = [*collected.results, self._observer.publish(collected, now)]
         try:
-            return await self._conclude(batches, now)
+            turn = self._parts.rules.evaluate(self._parts.live, self.known.alerts, now)
+            scraped += self._pages.scrapes(turn.written, now)
+            return await self._conclude(turn, batches, now)
         finally:
             # Without decisions too: while the state cannot be written, samples are kept or counted.
-            await self._parts.samples.append([*collected.results, own])
+            await self._parts.samples.append(scraped)
 
-    async def _conclude(self, batches: tuple[SpoolBatch, ...], now: UnixSeconds) -> str:
-        """Evaluate, decide, commit; return what changed."""
-        turn = self._parts.rules.evaluate(self._parts.live, self.known.alerts, now)
+    async def _conclude(
+        self, turn: Round, batches: tuple[SpoolBatch, ...], now: UnixSeconds
+    ) -> str:
+        """Decide, commit; return what changed."""
+        telling = tell(self.known.alerts, turn.alerts, turn.transitions, now)
+        turn = replace(turn, alerts=telling.alerts)
         plans, refusals, ladder = self._decide(turn, now)
-        commit = self._commit_of(turn, plans, refusals, batches, now)
+        commit = replace(
+            self._commit_of(turn, plans, refusals, batches, now), messages=telling.messages
+        )
         committed = await self._parts.state.commit_tick(commit)
         self._settle(commit, turn, ladder, dict(committed.refused_spools))
         fresh = [plan for plan in plans if plan.id not in committed.duplicate_plans]
         self._parts.runner.submit([plan for plan in fresh if not plan.dry_run])
         await self._look_back(fresh, turn, now)
-        if turn.transitions:
+        if telling.messages:
             self._parts.dispatcher.wake()
         return sentence(turn, fresh, refusals)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+from uuid import UUID, uuid5
 
 from sqlalchemy import Connection, Row, delete, insert, select
 
@@ -13,7 +14,8 @@ from ds4watch.model.alert import AlertPhase, AlertState, Tier, Transition
 from ds4watch.model.series import labels_of
 
 AlertKey = tuple[str, str]
-TOLD_OF = (AlertPhase.FIRING, AlertPhase.RESOLVED)
+_MESSAGES = UUID("a3c0f5f2-6d0e-4b5e-9a55-2f6c1d7e8b90")
+"""The name space of messages' ids; never to be changed."""
 
 
 def key_of(state: AlertState) -> AlertKey:
@@ -41,12 +43,15 @@ def save_alerts(
 
 
 def insert_events(connection: Connection, transitions: Iterable[Transition]) -> None:
-    """Write transitions, and into the outbox those that people are told of."""
+    """Write transitions."""
     for transition in transitions:
-        event = _event(transition)
-        connection.execute(insert(alert_events).values(**event))
-        if transition.new in TOLD_OF:
-            connection.execute(insert(outbox).values(**_message(transition, event)))
+        connection.execute(insert(alert_events).values(**_event(transition)))
+
+
+def insert_messages(connection: Connection, messages: Iterable[Transition]) -> None:
+    """Write into the outbox what people are told."""
+    for transition in messages:
+        connection.execute(insert(outbox).values(**_message(transition)))
 
 
 def transition_document(transition: Transition) -> dict[str, Any]:
@@ -79,8 +84,15 @@ def _event(transition: Transition) -> dict[str, Any]:
     }
 
 
-def _message(transition: Transition, event: dict[str, Any]) -> dict[str, Any]:
-    payload = transition_document(transition)
+def message_id(transition: Transition) -> str:
+    """Return what a receiver knows a message by that it gets again: the same for the same news."""
+    news = (transition.fingerprint, transition.new.value, repr(transition.at))
+    return str(uuid5(_MESSAGES, "\x00".join(news)))
+
+
+def _message(transition: Transition) -> dict[str, Any]:
+    event = _event(transition)
+    payload = transition_document(transition) | {"id": message_id(transition)}
     return {
         "created_at": transition.at,
         "kind": transition.new.value,

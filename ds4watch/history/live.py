@@ -17,11 +17,11 @@ from ds4watch.history.live_past import Past, with_failures
 from ds4watch.history.live_plan import Place, Plan, Source, layout_of, make_plan, spaced
 from ds4watch.history.live_pool import FEWEST_SLOTS, Pool
 from ds4watch.history.live_select import ends_of, latest_of, windows_of
-from ds4watch.history.live_shelf import SCRAPE_SERIES, Keeping, Selection, Shelves
+from ds4watch.history.live_shelf import SCRAPE_SERIES, Keeping, Selection, Shelf, Shelves
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.scrape import ScrapeResult, Target
 from ds4watch.model.series import NAME_LABEL, FloatArray, Labels, Schema, SeriesKey
-from ds4watch.promql.columns import LabelColumn
+from ds4watch.promql.columns import NO_LABELS, LabelColumn
 from ds4watch.promql.storage import Ends, Latest, Matcher, MatchOp, Windows
 
 _log = logging.getLogger(__name__)
@@ -132,12 +132,21 @@ class LiveBuffer:
             self._end(watched, at)
 
     def write(
-        self, producer: str, labels: LabelColumn, values: FloatArray, at: UnixSeconds
+        self,
+        producer: str,
+        labels: LabelColumn,
+        values: FloatArray,
+        at: UnixSeconds,
+        *,
+        incomplete: bool = False,
     ) -> None:
         """Take in series made here. Those of `producer`'s last write that are missing go stale.
 
         labels: with `__name__`; writing the same column again costs no work on labels.
+        incomplete: what goes stale does so for want of a scrape, as if its own had failed.
         """
+        if not len(labels) and producer not in self._producers:
+            return
         source, column = self._producers.get(producer) or (Source(_HERE), None)
         if at <= source.newest_at:
             self.out_of_order += 1
@@ -145,13 +154,21 @@ class LiveBuffer:
         source.newest_at = at
         self._newest_at = max(self._newest_at, at)
         key = ("producer", producer)
-        if column is not labels:
+        if column is not labels or key not in self._layouts:
             self._layouts[key] = self._layout_of_labels(labels)
             source.placed.pop(key, None)
             self._plans.pop(key, None)
             self._producers[producer] = (source, labels)
+        doubted = self._doubted(source)
         self._put(key, [source], np.array([at], dtype=np.float64), values[None, :])
+        if incomplete:
+            for shelf, number in source.numbers.items():
+                self._shelves.pool(shelf).doubt(number, at, again=shelf in doubted)
         self._keep_budget()
+
+    def _doubted(self, source: Source) -> list[Shelf]:
+        numbers = source.numbers.items()
+        return [shelf for shelf, number in numbers if self._shelves.pool(shelf).failed[number]]
 
     def latest(self, matchers: Sequence[Matcher], start: UnixSeconds, end: UnixSeconds) -> Latest:
         """Return the newest sample of each matching series in (start, end]."""
@@ -204,6 +221,9 @@ class LiveBuffer:
         self._keep_budget()
 
     def _fill(self, frame: StoredFrame) -> None:
+        if not frame.target.is_scraped:
+            self._fill_written(frame)
+            return
         failed = [one for one in frame.failures if one.at > frame.times.max(initial=-math.inf)]
         watched = self._watch(self._with_group(frame.target), frame.first_at)
         if len(frame.times):
@@ -222,6 +242,21 @@ class LiveBuffer:
             watched.page.newest_at = one.at
         watched.own.newest_at = watched.page.newest_at
         self._newest_at = max(self._newest_at, watched.page.newest_at)
+
+    def _fill_written(self, frame: StoredFrame) -> None:
+        """Take in what a rule wrote; it goes on from there."""
+        if not len(frame.times):
+            return
+        source, _ = self._producers.setdefault(frame.target.name, (Source(_HERE), NO_LABELS))
+        page, _ = with_failures(frame)
+        key = ("fill", frame.schema.id)
+        keys = [frame.schema.series[column] for column in frame.columns.tolist()]
+        shelves = [(it, self._keeping.shelves_of(it.name, _HERE)) for it in keys]
+        self._layouts[key] = layout_of(shelves)
+        self._fill_source(source, key, page)
+        del self._layouts[key], self._plans[key], source.placed[key]
+        source.newest_at = float(page.times[-1])
+        self._newest_at = max(self._newest_at, source.newest_at)
 
     def _with_group(self, target: Target) -> Target:
         """Return a stored target with the group it is most likely in: that of its job."""

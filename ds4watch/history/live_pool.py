@@ -169,6 +169,16 @@ class Pool:
         self.expected[rows] = expected
         self.failed[source] = True
 
+    def doubt(self, source: int, at: UnixSeconds, *, again: bool) -> None:
+        """Note that what a source's column of `at` left out is missing for want of an answer.
+
+        again: so it was of the column before; what was missing then is still waited for.
+        """
+        rows = self.rows_of(source)
+        waited_for = (self.left_at[rows] == at) | (self.expected[rows] & again)
+        self.expected[rows] = waited_for & ~self.present[rows]
+        self.failed[source] = True
+
     def end(self, source: int, at: UnixSeconds) -> None:
         """Add a column in which every series of a source goes stale."""
         rows = self.rows_of(source)

@@ -60,8 +60,9 @@ class Choice:
 
     def of_scrapes(self, target: Target) -> Chosen:
         """Return what of `up` and its kin is chosen, as places in SCRAPE_SERIES."""
-        found = self._choose([SeriesKey(SCRAPE_SERIES[place]) for place in self.own], target)
-        return Chosen(np.array(self.own, dtype=np.intp)[found.places], found.labels)
+        own = self.own if target.is_scraped else ()
+        found = self._choose([SeriesKey(SCRAPE_SERIES[place]) for place in own], target)
+        return Chosen(np.array(own, dtype=np.intp)[found.places], found.labels)
 
     def _picked(self, schema: Schema) -> IndexArray:
         picked = self.pick(schema)

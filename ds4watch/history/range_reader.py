@@ -172,13 +172,13 @@ class StoredRanges:
 
     def _sources(self, choice: Choice) -> list[Source]:
         """Return the targets that may have series, those of equal labels as one."""
-        by_labels: dict[Labels, list[int]] = {}
+        alike: dict[tuple[str, Labels], list[int]] = {}
         for target_id, target in self._known.targets.items():
             if choice.wants(target):
-                by_labels.setdefault(target.labels, []).append(target_id)
-        return [
-            Source(self._known.targets[ids[0]], tuple(ids), choice) for ids in by_labels.values()
-        ]
+                # What one rule does not write has not ended what another one writes.
+                page = "" if target.is_scraped else target.name
+                alike.setdefault((page, target.labels), []).append(target_id)
+        return [Source(self._known.targets[ids[0]], tuple(ids), choice) for ids in alike.values()]
 
     def _pieces(self, connection: Connection, start_ms: int, end_ms: int) -> dict[int, list[Piece]]:
         given = {

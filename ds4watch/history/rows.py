@@ -69,12 +69,14 @@ class TickCommit:
 
     alerts: every alert there is now; those stored before and not among them are deleted. None
         leaves the stored ones as they are.
+    messages: what people are told, by way of the outbox.
     carry: what cost accounting takes over to the next tick, opaque here. None: unchanged.
     """
 
     at: UnixSeconds
     alerts: tuple[AlertState, ...] | None = None
     transitions: tuple[Transition, ...] = ()
+    messages: tuple[Transition, ...] = ()
     plans: tuple[ActionPlan, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     spools: tuple[SpoolBatch, ...] = ()

@@ -107,6 +107,7 @@ def take_back_costs(connection: Connection, unsure: TickCommit) -> None:
 def store_tick(connection: Connection, commit: TickCommit) -> Committed:
     """Write what a tick decided, but for the states, and say what had been there before."""
     alert_rows.insert_events(connection, commit.transitions)
+    alert_rows.insert_messages(connection, commit.messages)
     audit_rows.insert_audit(connection, map(audit_rows.of_transition, commit.transitions))
     duplicates = [plan.id for plan in commit.plans if not action_rows.insert_plan(connection, plan)]
     audit_rows.insert_audit(connection, map(audit_rows.of_refusal, commit.refusals))

@@ -10,6 +10,9 @@ from ds4watch.model.series import FloatArray, Labels
 
 FLEET_GROUP = "fleet"
 """The group of the workers that the daemon tends itself."""
+RULE_URL = "rule:"
+RULE_PREFIX = "rule:"
+"""What the names begin with of the pages that rules write: nobody serves them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,11 @@ class Target:
     url: str
     labels: Labels = ()
     group: str = FLEET_GROUP
+
+    @property
+    def is_scraped(self) -> bool:
+        """False of the page of a rule: its series are no target's, and have no `up`."""
+        return self.url != RULE_URL
 
 
 @dataclass(frozen=True, slots=True)

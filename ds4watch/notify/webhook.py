@@ -10,6 +10,7 @@ import aiohttp
 
 from ds4watch.model.errors import EdgeReason, NotifyError
 
+_KEY_HEADER = "Idempotency-Key"
 _TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 
 
@@ -28,10 +29,18 @@ class Webhook:
         self._url = url
 
     async def send(self, payload: Mapping[str, Any]) -> None:
-        """Post the notification. Raises NotifyError; a 4xx other than 408 and 429 is final."""
+        """Post the notification. Raises NotifyError; a 4xx other than 408 and 429 is final.
+
+        One that is posted again, because nobody knows whether it arrived, has the same key.
+        """
+        headers = {_KEY_HEADER: str(payload["id"])} if "id" in payload else {}
         try:
             async with self._session.post(
-                self._url, json=dict(payload), timeout=_TIMEOUT, allow_redirects=False
+                self._url,
+                json=dict(payload),
+                headers=headers,
+                timeout=_TIMEOUT,
+                allow_redirects=False,
             ) as answer:
                 status = answer.status
         except TimeoutError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from ds4watch.alerting.telling import outranked
 from ds4watch.model.action import ActionKind, ActionPlan, Hold, Refusal, RefusalReason
 from ds4watch.model.alert import AlertPhase, AlertState
 from ds4watch.model.ports import UnixSeconds
@@ -64,17 +65,20 @@ def matches(binding: Binding, alert: AlertState) -> bool:
 
 
 def demand(pool: str, policy: PolicyFile, alerts: Iterable[AlertState]) -> Demand:
-    """Return what the firing, confirmed alerts ask of a pool: the highest level counts."""
+    """Return what the firing, confirmed alerts ask of a pool: the highest level counts.
+
+    Of the tiers of one alert only the highest that is bound asks for anything.
+    """
     level = keep = 0
     jump = False
     causes: list[AlertState] = []
     firing = [it for it in alerts if it.phase is AlertPhase.FIRING and it.confirmed]
+    bound = {id(it): _bound(pool, policy, it) for it in firing}
+    lower = outranked(it for it in firing if bound[id(it)] and not it.held)
     for alert in firing:
-        for binding in policy.bindings:
-            if binding.pool != pool or not matches(binding, alert):
-                continue
+        for binding in bound[id(alert)]:
             keep = max(keep, binding.level)
-            if alert.held:
+            if alert.held or (alert.fingerprint in lower):
                 continue
             if alert not in causes:
                 causes.append(alert)
@@ -82,6 +86,10 @@ def demand(pool: str, policy: PolicyFile, alerts: Iterable[AlertState]) -> Deman
                 jump = binding.jump or (jump and binding.level == level)
                 level = binding.level
     return Demand(level=level, keep=keep, jump=jump, causes=tuple(causes))
+
+
+def _bound(pool: str, policy: PolicyFile, alert: AlertState) -> Sequence[Binding]:
+    return [it for it in policy.bindings if it.pool == pool and matches(it, alert)]
 
 
 def decide(

@@ -63,7 +63,13 @@ class MemorySeries:
             series.add(at, value, stale=math.isnan(value) and bool(is_stale(np.array([value]))[0]))
 
     def write(
-        self, producer: str, labels: LabelColumn, values: FloatArray, at: UnixSeconds
+        self,
+        producer: str,
+        labels: LabelColumn,
+        values: FloatArray,
+        at: UnixSeconds,
+        *,
+        incomplete: bool = False,  # noqa: ARG002 - nothing fails to be scraped here
     ) -> None:
         """Take in samples; what the producer wrote last and does not now has ended."""
         for gone in set(self._written.get(producer, ())) - set(labels):

@@ -47,7 +47,7 @@ async def test_old_audit_events_messages_holds_and_runs_go(store: StateStore) ->
     run = QualityRun(OLD, "q", "full", "m", 0.5, 8, 8, 1.0)
     for at in (OLD, NOW):
         event = replace(TO_FIRING, at=at)
-        await store.commit_tick(TickCommit(at=at, transitions=(event,)))
+        await store.commit_tick(TickCommit(at=at, transitions=(event,), messages=(event,)))
         message = await store.claim_notification(at)
         assert message is not None
         await store.finish_notification(message.id, at=at)

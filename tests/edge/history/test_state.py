@@ -333,7 +333,8 @@ async def test_a_hold_ends_by_itself_or_when_it_is_lifted(store: StateStore) -> 
 async def test_firing_and_resolved_are_told_and_a_failed_message_waits(
     store: StateStore, base: Base
 ) -> None:
-    await store.commit_tick(TickCommit(at=NOW, transitions=(TO_PENDING, TO_FIRING, TO_RESOLVED)))
+    news = (TO_FIRING, TO_RESOLVED)
+    await store.commit_tick(TickCommit(at=NOW, transitions=(TO_PENDING, *news), messages=news))
     assert base.query("SELECT status FROM outbox") == [("waiting",), ("waiting",)]
     first = await store.claim_notification(NOW)
     assert first is not None

@@ -138,7 +138,15 @@ class WritableMemory(MemoryStorage):
 
     written: dict[str, LabelColumn] = field(default_factory=dict)
 
-    def write(self, producer: str, labels: LabelColumn, values: FloatArray, at: float) -> None:
+    def write(
+        self,
+        producer: str,
+        labels: LabelColumn,
+        values: FloatArray,
+        at: float,
+        *,
+        incomplete: bool = False,  # noqa: ARG002 - nothing fails to be scraped here
+    ) -> None:
         """Take in samples; what the producer wrote last and does not now has ended."""
         for gone in set(self.written.get(producer, ())) - set(labels):
             self.add(gone, [(at, STALE_NAN)])

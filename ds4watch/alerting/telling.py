@@ -1,0 +1,100 @@
+"""Whom a tier mutes, and which news of alerts people are told. Pure.
+
+What was told is written in the alert itself (`last_sent_at`), in the transaction that queues the
+message: each firing is told once, and each resolving of what was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ds4watch.model.alert import AlertPhase, AlertState, Transition
+from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.series import Labels
+
+SEVERITY = "severity"
+STILL_FIRES = "still fires, now that the higher tier is over"
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """Alerts, with what is now told of them, and the messages."""
+
+    alerts: tuple[AlertState, ...]
+    messages: tuple[Transition, ...] = ()
+
+
+def outranked(alerts: Iterable[AlertState]) -> frozenset[str]:
+    """Return the fingerprints of those that a higher tier stands above, all other labels equal."""
+    ranked: dict[Labels, list[AlertState]] = {}
+    for alert in alerts:
+        same = tuple([pair for pair in alert.labels if pair[0] != SEVERITY])
+        ranked.setdefault(same, []).append(alert)
+    return frozenset(
+        alert.fingerprint
+        for tiers in ranked.values()
+        if len(tiers) > 1
+        for alert in tiers
+        if alert.tier.rank < max(other.tier.rank for other in tiers)
+    )
+
+
+def tell(
+    before: Iterable[AlertState],
+    alerts: tuple[AlertState, ...],
+    transitions: Sequence[Transition],
+    now: UnixSeconds,
+) -> Telling:
+    """Return what people are to be told.
+
+    before: the alerts as they stood before `transitions`. A firing alert is told once no higher
+    tier fires beside it, and not before it was seen afresh; that it resolved only if it was told.
+    """
+    news = {id(alert): alert for alert in alerts if _is_news(alert)}
+    muted = _muted(alerts) if news else frozenset[str]()
+    fired = {it.fingerprint: it for it in transitions if it.new is AlertPhase.FIRING}
+    told = {key: it for key, it in news.items() if it.fingerprint not in muted}
+    messages = [
+        *_resolved(before, transitions),
+        *(fired.get(it.fingerprint) or _still(it, now) for it in told.values()),
+    ]
+    if not told:
+        return Telling(alerts, tuple(messages))
+    marked = tuple([replace(it, last_sent_at=now) if id(it) in told else it for it in alerts])
+    return Telling(marked, tuple(messages))
+
+
+def _is_news(alert: AlertState) -> bool:
+    is_fresh = alert.confirmed and not alert.held
+    return alert.phase is AlertPhase.FIRING and alert.last_sent_at is None and is_fresh
+
+
+def _muted(alerts: Iterable[AlertState]) -> frozenset[str]:
+    return outranked(alert for alert in alerts if alert.phase is AlertPhase.FIRING)
+
+
+def _resolved(
+    before: Iterable[AlertState], transitions: Iterable[Transition]
+) -> Iterable[Transition]:
+    over = [it for it in transitions if it.new is AlertPhase.RESOLVED]
+    told = _sent(before) if over else frozenset[str]()
+    return [it for it in over if it.fingerprint in told]
+
+
+def _sent(alerts: Iterable[AlertState]) -> frozenset[str]:
+    firing = (alert for alert in alerts if alert.phase is AlertPhase.FIRING)
+    return frozenset(it.fingerprint for it in firing if it.last_sent_at is not None)
+
+
+def _still(alert: AlertState, now: UnixSeconds) -> Transition:
+    return Transition(
+        fingerprint=alert.fingerprint,
+        labels=alert.labels,
+        old=AlertPhase.FIRING,
+        new=AlertPhase.FIRING,
+        at=now,
+        value=alert.value,
+        reason=STILL_FIRES,
+        annotations=alert.annotations,
+    )
