@@ -26,7 +26,7 @@ from ds4watch.fleet.board import BoardPublisher, last_policy
 from ds4watch.history.live import LiveBuffer
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
-from ds4watch.model.action import ActionKind, ActionStatus
+from ds4watch.model.action import ActionKind, ActionPlan, ActionStatus
 from ds4watch.model.errors import EdgeReason
 from ds4watch.model.scrape import RULE_PREFIX, ScrapeFailure, ScrapeResult, Target
 from ds4watch.model.series import SeriesKey
@@ -134,6 +134,19 @@ class Stepping:
         return stepped
 
 
+@dataclass
+class Later:
+    """Runner and dispatcher as a tick knows them; they begin when it is over."""
+
+    in_flight: Callable[[str], bool]
+    plans: list[ActionPlan]
+
+    def submit(self, plans: Iterable[ActionPlan]) -> None:
+        self.plans += plans
+
+    def wake(self) -> None: ...
+
+
 class Fleet:
     """No workers: everything scraped was discovered. Supervisor, discovery, GPUs and scraper."""
 
@@ -196,6 +209,7 @@ class Daemon:
         self._url = webhook_url
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
+        self.plans: list[ActionPlan] = []
 
     async def __aenter__(self) -> Self:
         stack, clock, steps = self._stack, self.clock, self.steps
@@ -240,8 +254,8 @@ class Daemon:
             live=live,
             rules=rules,
             policy=load_policy(POLICY, "policy.yml"),
-            runner=runner,
-            dispatcher=dispatcher,
+            runner=cast("Any", Later(runner.in_flight, self.plans)),
+            dispatcher=cast("Any", Later(runner.in_flight, self.plans)),
             telemetry=telemetry,
             spools=Spools(self._dir / "spool", state, {}),
         )
@@ -266,7 +280,8 @@ class Daemon:
         self.dispatcher.wake()
         await self.stepping.idle.wait()
         self.actions.idle.clear()
-        self.runner.submit(())
+        self.runner.submit(self.plans)
+        self.plans.clear()
         await self.actions.idle.wait()
 
 
