@@ -95,7 +95,8 @@ def _missing(selection: Selection, start: UnixSeconds) -> LabelColumn:
 def _has_failed(part: Rows, start: UnixSeconds) -> BoolArray:
     pool = part.pool
     left_lately = pool.left_at[part.rows] > start
-    failed: BoolArray = pool.failed[part.sources] & (pool.expected[part.rows] | left_lately)
+    waited_for = (pool.expected[part.rows] | left_lately) & ~pool.present[part.rows]
+    failed: BoolArray = pool.failed[part.sources] & waited_for
     return failed
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ds4watch.history.frames import IndexArray
 from ds4watch.history.range_choice import Choice
 from ds4watch.history.range_slabs import Segment, Slab
 from ds4watch.model.scrape import Target
-from ds4watch.model.series import STALE_NAN, FloatArray, Labels, Schema
-from ds4watch.promql.storage import Block
+from ds4watch.model.series import STALE_NAN, FloatArray, Labels, Schema, is_stale
+from ds4watch.promql.columns import LabelColumn
+from ds4watch.promql.storage import Block, SeriesMatrix
 
 
 class Source:
@@ -25,6 +27,11 @@ class Source:
         self._places: dict[int, tuple[IndexArray, IndexArray]] = {}
         self._own, labels = choice.of_scrapes(target)
         self.own_rows = self._rows_of(labels)
+
+    @property
+    def is_scraped(self) -> bool:
+        """False of what a rule wrote."""
+        return self._target.is_scraped
 
     @property
     def labels(self) -> tuple[Labels, ...]:
@@ -81,6 +88,44 @@ def block_of(source: Source, slabs: Sequence[Slab]) -> Block:
         return Block(rows, times, values)
     kept = _rising(times)
     return Block(rows, times[kept], values[:, kept])
+
+
+def without_twins(matrix: SeriesMatrix) -> SeriesMatrix:
+    """Return a matrix in which each label set stands once.
+
+    Two rules may have written one series, one after the other, as when a file was edited.
+    """
+    first: dict[Labels, int] = {}
+    twins: dict[int, list[int]] = {}
+    for row, labels in enumerate(matrix.labels):
+        other = first.setdefault(labels, row)
+        if other != row:
+            twins.setdefault(other, [other]).append(row)
+    if not twins:
+        return matrix
+    parts = {row for rows in twins.values() for row in rows}
+    single = [_joined(matrix.blocks, row, rows) for row, rows in twins.items()]
+    rest = (_rows(block, ~np.isin(block.rows, list(parts))) for block in matrix.blocks)
+    blocks = [block for block in (*rest, *single) if len(block.rows)]
+    places = np.cumsum([other == row for row, other in enumerate(map(first.get, matrix.labels))])
+    kept = [block._replace(rows=places[block.rows] - 1) for block in blocks]
+    return SeriesMatrix(LabelColumn(tuple(first)), tuple(kept))
+
+
+def _rows(block: Block, wanted: NDArray[np.bool_]) -> Block:
+    return block._replace(rows=block.rows[wanted], values=block.values[wanted])
+
+
+def _joined(blocks: Sequence[Block], row: int, rows: Sequence[int]) -> Block:
+    """Return the samples of some rows as one series; markers only where none has a sample."""
+    found = [_rows(block, np.isin(block.rows, rows)) for block in blocks]
+    found = [block for block in found if len(block.rows)]
+    times = np.concatenate([np.tile(block.times, len(block.rows)) for block in found])
+    values = np.concatenate([block.values.ravel() for block in found])
+    order = np.lexsort((~is_stale(values), times))  # of one instant the sample comes last
+    times, values = times[order], values[order]
+    last = np.append(np.diff(times) > 0, [True])
+    return Block(np.array([row]), times[last], values[None, last])
 
 
 def _placed(source: Source, segment: Segment) -> FloatArray:

@@ -22,7 +22,7 @@ from ds4watch.history.database import home_of
 from ds4watch.history.line import Line, Tuning
 from ds4watch.history.migrate import Which
 from ds4watch.history.place import Place
-from ds4watch.history.range_blocks import Source, block_of
+from ds4watch.history.range_blocks import Source, block_of, without_twins
 from ds4watch.history.range_choice import Choice, choice_of
 from ds4watch.history.range_slabs import Piece, Slab, SlabCache, slab_of
 from ds4watch.history.sample_models import chunks, scrapes, targets
@@ -248,7 +248,9 @@ class StoredRanges:
             if count:
                 placed.append(block._replace(rows=np.arange(row, row + count)))
             row += count
-        return SeriesMatrix(column, tuple(placed))
+        if sum(not source.is_scraped for source in sources) < 2:
+            return SeriesMatrix(column, tuple(placed))
+        return without_twins(SeriesMatrix(column, tuple(placed)))
 
     def _note_damage(self, what: str) -> None:
         if not self._damage_told:
