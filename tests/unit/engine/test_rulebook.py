@@ -141,3 +141,58 @@ groups:
 """
     assert book(text).windows_read() == {"vllm:num_requests_waiting": 0}
     assert "Nameless" in caplog.text
+
+
+def test_a_rule_sees_the_alerts_of_the_rules_before_it(live: WritableMemory) -> None:
+    text = """\
+groups:
+  - name: g
+    rules:
+      - {alert: Busy, expr: 'load > 1'}
+      - {alert: Any, expr: 'count(ALERTS{alertname="Busy"}) > 0'}
+"""
+    write(live, 1000.0, named("load", x="a"), value=2.0)
+    assert {it.name for it in book(text).evaluate(live, (), 1000.0).alerts} == {"Busy", "Any"}
+
+
+def test_two_rules_whose_alerts_have_the_same_labels_both_go_on(live: WritableMemory) -> None:
+    text = """\
+groups:
+  - {name: a, rules: [{alert: Busy, expr: 'load > 1'}]}
+  - {name: b, rules: [{alert: Busy, expr: 'load > 2', for: 1m}]}
+"""
+    rules, alerts = book(text), tuple[AlertState, ...]()
+    for second in range(3):
+        write(live, 1000.0 + second, named("load", x="a"), value=3.0)
+        alerts = rules.evaluate(live, alerts, 1000.0 + second).alerts
+    assert phases_of(alerts) == [AlertPhase.FIRING, AlertPhase.PENDING]
+    assert len(set(rules.pages)) == 2
+
+
+def phases_of(alerts: tuple[AlertState, ...]) -> list[AlertPhase]:
+    return [alert.phase for alert in alerts]
+
+
+def test_a_page_keeps_its_name_when_its_rule_moves(live: WritableMemory) -> None:
+    moved = RULES.replace("name: g\n", "name: other\n").replace("for: 1m", "for: 2m")
+    assert book(moved).pages == book().pages
+    depth(live, 60.0, 1000.0)
+    written = book().evaluate(live, (), 1000.0).written
+    assert {it.producer.partition("/")[0] for it in written} >= {"rule:ds4_doubled", "rule:Long"}
+
+
+def test_two_samples_of_one_alert_fail_the_rule_and_name_the_labels(
+    live: WritableMemory,
+) -> None:
+    text = """\
+groups:
+  - name: g
+    rules:
+      - alert: Busy
+        expr: load > 1
+        labels: {x: same}
+"""
+    rules = book(text)
+    write(live, 1000.0, named("load", x="a"), named("load", x="b"), value=3.0)
+    assert rules.evaluate(live, (), 1000.0).alerts == ()
+    assert "two samples make one alert, with the labels" in rules.errors()["Busy"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ds4watch.model.action import Hold, RefusalReason
 from ds4watch.model.alert import AlertPhase, AlertState
 from ds4watch.model.series import labels_of
-from ds4watch.policy.ladder import Decision, LadderState, decide
+from ds4watch.policy.ladder import Decision, LadderState, decide, demand
 from ds4watch.policy.policyfile import PolicyFile, load_policy
 
 POLICY = load_policy(
@@ -117,6 +117,16 @@ def test_only_firing_confirmed_alerts_act() -> None:
         replace(alert(), held=True),
     ):
         assert look(LadderState("default"), [quiet], 100.0).plan is None
+
+
+def test_of_the_tiers_of_one_alert_only_the_highest_that_is_bound_acts() -> None:
+    both = [alert("warning"), alert("critical")]
+    assert [it.tier.value for it in demand("default", POLICY, both).causes] == ["critical"]
+    unbound = [alert("info"), alert("warning")]
+    assert demand("default", POLICY, unbound).level == 2
+    bindings = {"bindings": POLICY.bindings[:1]}
+    only_warning = POLICY.model_copy(update=bindings)
+    assert demand("default", only_warning, both).level == 2
 
 
 def test_it_comes_down_one_level_after_calm_and_undoes_what_it_did() -> None:
