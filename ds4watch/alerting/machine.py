@@ -11,7 +11,7 @@ Invariants, all tested:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -26,6 +26,7 @@ from ds4watch.promql.vectors import one
 RESOLVED_RETENTION_SECONDS: Final = 900.0
 OUTAGE_TOLERANCE_SECONDS: Final = 3600.0
 MAX_ALERTS_PER_RULE: Final = 10_000
+_NAMING_LABELS: Final = ("worker", "instance")
 EXIT_ANNOTATION: Final = "ds4_exit"
 
 
@@ -47,6 +48,7 @@ class _Step:
     made: frozenset[str]
     evaluation: Evaluation
     exit_evaluation: Evaluation | None
+    removed: Collection[Labels]
     now: UnixSeconds
     states: dict[str, AlertState] = field(default_factory=dict)
     transitions: list[Transition] = field(default_factory=list)
@@ -59,6 +61,7 @@ def step(
     now: UnixSeconds,
     *,
     exit_evaluation: Evaluation | None = None,
+    removed: Collection[Labels] = (),
     texts: RuleTexts | None = None,
 ) -> StepResult:
     """Move a rule's alerts on by one evaluation.
@@ -66,6 +69,7 @@ def step(
     states: the alerts of this rule, by fingerprint.
     exit_evaluation: the `ds4_exit` expression, for rules that have one; a firing alert resolves
         only when it has an element whose labels are all among the alert's.
+    removed: labels of targets that were removed on purpose: of these no data is to be expected.
     texts: what was made of the rule's templates; to be kept by those who step again and again.
     """
     if evaluation.error is not None:
@@ -75,7 +79,7 @@ def step(
     if isinstance(hits, str):
         return StepResult(states, error=hits)
     made = frozenset(["alertname", *(name for name, _ in rule.labels)])
-    work = _Step(rule, texts.rule_id, made, evaluation, exit_evaluation, now)
+    work = _Step(rule, texts.rule_id, made, evaluation, exit_evaluation, removed, now)
     for fingerprint, hit in hits.items():
         _seen(work, fingerprint, states.get(fingerprint), hit)
     for fingerprint, state in states.items():
@@ -193,11 +197,21 @@ def _age(work: _Step, fingerprint: str, old: AlertState) -> None:
 def _lacks_data(work: _Step, old: AlertState) -> bool:
     if work.evaluation.may_miss(old.labels, work.made):
         return True
-    return work.evaluation.no_data and work.rule.on_no_data is not OnNoData.RESOLVE
+    if not work.evaluation.no_data or work.rule.on_no_data is OnNoData.RESOLVE:
+        return False
+    shown = {name: value for name, value in old.labels if name not in work.made}
+    return not any(_is_on(shown, target) for target in work.removed)
+
+
+def _is_on(shown: Mapping[str, str], target: Labels) -> bool:
+    """Return whether an alert with the labels `shown` is on a target: they name it, and agree."""
+    shared = [(name, value) for name, value in target if name in shown]
+    names_it = any(name in _NAMING_LABELS for name, _ in shared)
+    return names_it and all(shown[name] == value for name, value in shared)
 
 
 def _cool(work: _Step, fingerprint: str, old: AlertState) -> None:
-    """Let a firing alert go once its exit holds and `keep_firing_for` is over."""
+    """Let a firing alert go once its exit holds and it has fired on, and in all, long enough."""
     fresh = replace(old, held=False, confirmed=True)
     if any(name == EXIT_ANNOTATION for name, _ in work.rule.annotations):
         leaving = work.exit_evaluation
@@ -214,7 +228,9 @@ def _cool(work: _Step, fingerprint: str, old: AlertState) -> None:
             return
     since = old.keep_firing_since if old.keep_firing_since is not None else work.now
     since = min(since, work.now)
-    if work.now - since < work.rule.keep_firing_seconds:
+    fired_at = min(old.fired_at if old.fired_at is not None else work.now, work.now)
+    fires_on = work.now - since < work.rule.keep_firing_seconds
+    if fires_on or work.now - fired_at < work.rule.min_firing_seconds:
         work.states[fingerprint] = replace(fresh, keep_firing_since=since)
         return
     resolved = replace(

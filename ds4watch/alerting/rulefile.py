@@ -22,6 +22,7 @@ from ds4watch.promql.ast import ValueType, value_type
 from ds4watch.promql.parse import parse
 
 NO_DATA_ANNOTATION = "ds4_on_no_data"
+MIN_FIRING_ANNOTATION = "ds4_min_firing"
 _METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _ONLY_FOR_ALERTS = ("for", "keep_firing_for", "annotations")
 
@@ -198,6 +199,8 @@ def _annotation_faults(
     if on_no_data is not None and on_no_data not in OnNoData._value2member_map_:
         message = f"must be one of {', '.join(OnNoData)}, got {on_no_data!r}"
         yield document.finding((*path, NO_DATA_ANNOTATION), message)
+    least = rule.annotations.get(MIN_FIRING_ANNOTATION)
+    yield from _duration_faults(least, (*path, MIN_FIRING_ANNOTATION), document)
     if EXIT_ANNOTATION in rule.annotations:
         leaving = rule.annotations[EXIT_ANNOTATION]
         yield from _expression_faults(name, leaving, (*path, EXIT_ANNOTATION), document)
@@ -229,5 +232,6 @@ def _rule(
         labels=labels_of(labels),
         annotations=labels_of(rule.annotations),
         on_no_data=OnNoData(rule.annotations.get(NO_DATA_ANNOTATION, OnNoData.RESOLVE)),
+        min_firing_seconds=parse_duration(rule.annotations.get(MIN_FIRING_ANNOTATION, "0")),
         ordinal=ordinal,
     )

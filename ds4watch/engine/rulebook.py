@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ds4watch.alerting.compiled import (
@@ -30,7 +30,7 @@ from ds4watch.model.alert import (
 )
 from ds4watch.model.errors import QueryError
 from ds4watch.model.ports import UnixSeconds
-from ds4watch.model.series import Sample, labels_of
+from ds4watch.model.series import Labels, Sample, labels_of
 from ds4watch.promql.selection import longest_of
 from ds4watch.promql.vectors import Vector
 
@@ -80,6 +80,7 @@ class _Turn:
     live: RoundStorage
     now: UnixSeconds
     by_rule: Mapping[str, Mapping[str, AlertState]]
+    removed: Collection[Labels]
     after: dict[str, Mapping[str, AlertState]] = field(default_factory=dict)
     alerts: list[AlertState] = field(default_factory=list)
     transitions: list[Transition] = field(default_factory=list)
@@ -124,9 +125,19 @@ class RuleBook:
                 found.append(read or {})
         return longest_of(found)
 
-    def evaluate(self, live: RuleStorage, alerts: Sequence[AlertState], now: UnixSeconds) -> Round:
-        """Evaluate what is due and step its alerts; the others stay as they are."""
-        turn = _Turn(RoundStorage(live), now, self._by_rule(alerts))
+    def evaluate(
+        self,
+        live: RuleStorage,
+        alerts: Sequence[AlertState],
+        now: UnixSeconds,
+        *,
+        removed: Collection[Labels] = (),
+    ) -> Round:
+        """Evaluate what is due and step its alerts; the others stay as they are.
+
+        removed: labels of targets that were removed on purpose.
+        """
+        turn = _Turn(RoundStorage(live), now, self._by_rule(alerts), removed)
         self._end_orphans(turn)
         for group in self._groups:
             if now >= group.due_at or group.due_at - now > group.interval_seconds:
@@ -149,10 +160,8 @@ class RuleBook:
     def errors(self) -> Mapping[str, str]:
         """Return why rules could not be evaluated last time, by name."""
         rules = {group.name: group.rules for group in self._groups}
-        return {
-            rules[group][number].compiled.rule.name: error
-            for (group, number), error in self._errors.items()
-        }
+        errors = self._errors.items()
+        return {rules[group][at].compiled.rule.name: error for (group, at), error in errors}
 
     def _compiled(self) -> Iterator[CompiledRule]:
         return (rule.compiled for group in self._groups for rule in group.rules)
@@ -187,12 +196,9 @@ class RuleBook:
 
     def _write(self, turn: _Turn, page: str, series: Vector, *, incomplete: bool = False) -> None:
         """Write what there is; if there is nothing, once, so that what there was ends."""
-        if len(series):
-            self._filled.add(page)
-        elif page not in self._filled:
+        if not len(series) and page not in self._filled:
             return
-        else:
-            self._filled.discard(page)
+        (self._filled.add if len(series) or incomplete else self._filled.discard)(page)
         turn.live.write(page, series.labels, series.values, turn.now, incomplete=incomplete)
 
     def _keep_group(self, turn: _Turn, group: _Group) -> None:
@@ -259,6 +265,7 @@ def _step(
         evaluation,
         turn.now,
         exit_evaluation=evaluate_exit(compiled, turn.live, turn.now) if fires else None,
+        removed=turn.removed,
         texts=texts,
     )
     _keep(turn, texts.rule_id, result.states)

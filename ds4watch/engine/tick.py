@@ -119,7 +119,9 @@ class Engine:
         now = self._clock.now()
         scraped = [*collected.results, self._observer.publish(collected, now)]
         try:
-            turn = self._parts.rules.evaluate(self._parts.live, self.known.alerts, now)
+            live = self._parts.live
+            removed = live.removed.values()
+            turn = self._parts.rules.evaluate(live, self.known.alerts, now, removed=removed)
             scraped += self._pages.scrapes(turn.written, now)
             return await self._conclude(turn, batches, now)
         finally:

@@ -31,6 +31,7 @@ _OWN_KEYS = tuple(SeriesKey(name) for name in SCRAPE_SERIES)
 _HERE = "ds4watch"
 """The group of series made here."""
 _KEPT_PLANS = 256
+_KEPT_REMOVED = 1000
 _END_OF_TIME: UnixSeconds = float(2**40)
 _FULL_SLACK_SECONDS = 60.0
 """A window that begins so much before what is kept in full is read from the coarse pools."""
@@ -86,6 +87,8 @@ class LiveBuffer:
     ) -> None:
         self.dropped_columns = 0
         self.out_of_order = 0
+        self.removed: dict[str, Labels] = {}
+        """Labels of targets that were removed on purpose, by name."""
         self._full_seconds = window_seconds
         self._keeping = Keeping(windows or {}, window_seconds)
         self._budget_bytes = budget_bytes
@@ -128,6 +131,9 @@ class LiveBuffer:
     def remove_target(self, name: str, at: UnixSeconds) -> None:
         """End every series of a target that was removed on purpose."""
         watched = self._watched.pop(name, None)
+        self.removed[name] = (("worker", name),) if watched is None else watched.target.labels
+        if len(self.removed) > _KEPT_REMOVED:
+            del self.removed[next(iter(self.removed))]
         if watched is not None:
             self._end(watched, at)
 
@@ -281,6 +287,7 @@ class LiveBuffer:
                 watched.target = target
                 return watched
             self._end(watched, at)
+        self.removed.pop(target.name, None)
         page, own = Source(target.group, target.labels), Source(target.group, target.labels)
         watched = self._watched[target.name] = _Watched(target, page, own)
         return watched

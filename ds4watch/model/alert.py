@@ -53,6 +53,8 @@ class AlertRule:
     labels: Labels = ()
     annotations: Labels = ()
     on_no_data: OnNoData = OnNoData.RESOLVE
+    min_firing_seconds: float = 0.0
+    """How long an alert fires at least (`ds4_min_firing` annotation)."""
     ordinal: int = 0
     """Counts the rules of a group that have one name and the same labels; nearly always 0."""
 

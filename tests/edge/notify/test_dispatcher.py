@@ -75,8 +75,10 @@ class Receiver:
     def __init__(self, *statuses: int) -> None:
         self.statuses = list(statuses)
         self.got: list[Any] = []
+        self.keys: list[str | None] = []
 
     async def handle(self, request: web.Request) -> web.Response:
+        self.keys.append(request.headers.get("Idempotency-Key"))
         self.got.append(await request.json())
         status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
         return web.Response(status=status)
@@ -110,6 +112,15 @@ async def test_what_waits_is_posted_in_order(session: aiohttp.ClientSession) -> 
     assert 'ds4_notifications_total{channel="webhook",outcome="sent"} 2.0' in page
     assert receiver.got == [PAYLOAD, PAYLOAD]
     assert outbox.ended == [(1, None, None), (2, None, None)]
+
+
+async def test_a_message_that_is_sent_again_has_the_same_key(
+    session: aiohttp.ClientSession,
+) -> None:
+    message = {**PAYLOAD, "id": "one and the same"}
+    receiver = Receiver(500, 200)
+    await dispatch(Outbox(Row(1, payload=message), Row(1, payload=message)), session, receiver)
+    assert receiver.keys == ["one and the same"] * 2
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 408])

@@ -8,6 +8,7 @@ import pytest
 from ds4watch.alerting.evaluation import Evaluation
 from ds4watch.alerting.machine import step
 from ds4watch.model.alert import AlertPhase, AlertRule, OnNoData
+from ds4watch.model.series import Labels
 from ds4watch.promql.columns import LabelColumn
 from ds4watch.promql.doubt import Doubt, Shared
 from tests.unit.alerting.rules import (
@@ -40,6 +41,16 @@ TABLE = [
         "keep_firing_for bridges misses and begins anew",
         rule(hold=0, keep=5),
         [(0, HIT, F), (1, EMPTY, F), (5, EMPTY, F), (5.5, HIT, F), (7, EMPTY, F), (12, EMPTY, R)],
+    ),
+    (
+        "with a minimum it fires at least so long, and no longer than it has to",
+        replace(rule(hold=0), min_firing_seconds=10),
+        [(0, HIT, F), (1, EMPTY, F), (2, HIT, F), (9, EMPTY, F), (10, EMPTY, R)],
+    ),
+    (
+        "what has fired for its minimum ends on the first miss",
+        replace(rule(hold=0), min_firing_seconds=10),
+        [(0, HIT, F), (20, HIT, F), (21, EMPTY, R)],
     ),
     (
         "resolved is kept for 15 minutes, then forgotten",
@@ -270,3 +281,20 @@ def test_an_exit_that_is_in_doubt_holds_only_what_the_doubt_touches() -> None:
     second = step(alert, first.states, EMPTY, 1.0, exit_evaluation=leaving)
     found = {dict(it.labels)["w"]: (it.phase, it.held) for it in second.states.values()}
     assert found == {"a": (F, True), "b": (R, False)}
+
+
+@pytest.mark.parametrize(
+    ("target", "phase"),
+    [
+        ((("job", "vllm"), ("worker", "w1")), R),
+        ((("job", "vllm"), ("worker", "w2")), F),
+        ((("job", "vllm"), ("profile", "full")), F),
+    ],
+)
+def test_of_a_target_removed_on_purpose_no_data_is_no_reason_to_hold(
+    target: Labels, phase: AlertPhase
+) -> None:
+    held = rule(hold=0, no_data=OnNoData.HOLD)
+    firing = step(held, {}, hit(worker="w1"), 0.0).states
+    after = step(held, firing, NO_DATA, 1.0, removed=[target])
+    assert [it.phase for it in after.states.values()] == [phase]
