@@ -25,19 +25,24 @@ class Telling:
     messages: tuple[Transition, ...] = ()
 
 
-def outranked(alerts: Iterable[AlertState]) -> frozenset[str]:
-    """Return the fingerprints of those that a higher tier stands above, all other labels equal."""
-    ranked: dict[Labels, list[AlertState]] = {}
+def outranked(alerts: Iterable[AlertState]) -> frozenset[Labels]:
+    """Return the labels of those that a higher tier stands above, all other labels equal."""
+    by_others: dict[Labels, list[AlertState]] = {}
     for alert in alerts:
-        same = tuple([pair for pair in alert.labels if pair[0] != SEVERITY])
-        ranked.setdefault(same, []).append(alert)
+        others = tuple([pair for pair in alert.labels if pair[0] != SEVERITY])
+        by_others.setdefault(others, []).append(alert)
     return frozenset(
-        alert.fingerprint
-        for tiers in ranked.values()
+        labels
+        for tiers in by_others.values()
         if len(tiers) > 1
-        for alert in tiers
-        if alert.tier.rank < max(other.tier.rank for other in tiers)
+        for labels in _below_the_highest(tiers)
     )
+
+
+def _below_the_highest(alerts: Iterable[AlertState]) -> list[Labels]:
+    ranks = {alert.labels: alert.tier.rank for alert in alerts}
+    highest = max(ranks.values())
+    return [labels for labels, rank in ranks.items() if rank < highest]
 
 
 def tell(
@@ -52,9 +57,9 @@ def tell(
     tier fires beside it, and not before it was seen afresh; that it resolved only if it was told.
     """
     news = {id(alert): alert for alert in alerts if _is_news(alert)}
-    muted = _muted(alerts) if news else frozenset[str]()
+    muted = _muted(alerts) if news else frozenset[Labels]()
     fired = {it.fingerprint: it for it in transitions if it.new is AlertPhase.FIRING}
-    told = {key: it for key, it in news.items() if it.fingerprint not in muted}
+    told = {key: it for key, it in news.items() if it.labels not in muted}
     messages = [
         *_resolved(before, transitions),
         *(fired.get(it.fingerprint) or _still(it, now) for it in told.values()),
@@ -70,7 +75,7 @@ def _is_news(alert: AlertState) -> bool:
     return alert.phase is AlertPhase.FIRING and alert.last_sent_at is None and is_fresh
 
 
-def _muted(alerts: Iterable[AlertState]) -> frozenset[str]:
+def _muted(alerts: Iterable[AlertState]) -> frozenset[Labels]:
     return outranked(alert for alert in alerts if alert.phase is AlertPhase.FIRING)
 
 

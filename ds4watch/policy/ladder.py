@@ -78,7 +78,7 @@ def demand(pool: str, policy: PolicyFile, alerts: Iterable[AlertState]) -> Deman
     for alert in firing:
         for binding in bound[id(alert)]:
             keep = max(keep, binding.level)
-            if alert.held or (alert.fingerprint in lower):
+            if alert.held or (alert.labels in lower):
                 continue
             if alert not in causes:
                 causes.append(alert)
