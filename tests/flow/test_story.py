@@ -159,6 +159,14 @@ def test_the_command_line_tells_it_too(story: Story) -> None:
         assert word in shown.stdout
 
 
+def test_the_history_shows_how_the_alert_stood(story: Story) -> None:
+    config = ("--state", str(story.daemon.state), "--start", "10m", "--step", "1")
+    found = story.daemon.command("history", "query", 'ALERTS{alertname="QueueHigh"}', *config)
+    assert found.returncode == 0, found.stderr
+    assert "pending" in found.stdout
+    assert "firing" in found.stdout
+
+
 def test_two_workers_cost_what_their_hours_cost(story: Story) -> None:
     before, after = story.before["cost"], story.after["cost"]
     assert float(after["per_hour"]) == 2 * PRICE_PER_HOUR
