@@ -54,7 +54,7 @@ async def test_old_audit_events_messages_holds_and_runs_go(store: StateStore) ->
         await store.place_hold(Hold("pool", at + 60, "ann", "x", at))
         await store.add_quality(replace(run, at=at))
     waiting = replace(TO_FIRING, at=OLD)
-    await store.commit_tick(TickCommit(at=NOW, transitions=(waiting,)))
+    await store.commit_tick(TickCommit(at=NOW, transitions=(waiting,), messages=(waiting,)))
     assert await store.prune(KEEP, NOW) > 0
     assert {entry.at for entry in await store.audit(100)} == {NOW}
     assert [hold.placed_at for hold in await store.holds(NOW)] == [NOW]
