@@ -26,6 +26,7 @@ from ds4watch.config.places import resolve_state_dir
 from ds4watch.config.settings import Settings
 from ds4watch.engine.blueprint import Blueprint, read_blueprint
 from ds4watch.engine.parts import EngineSettings, Parts
+from ds4watch.engine.remote_source import open_rounds
 from ds4watch.engine.restart import Stores, known_from, open_stores, remember, started
 from ds4watch.engine.running import Daemon
 from ds4watch.engine.spool import Spools
@@ -183,6 +184,9 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         dispatcher=dispatcher,
         telemetry=telemetry,
         spools=Spools(state_dir / "spool", state, stores.restored.spool_offsets),
+        rounds=open_rounds(
+            blueprint.remote, settings, blueprint.rules, stack, wake=wake, clock=clock
+        ),
     )
     known = await known_from(stores, fleet, clock)
     engine = Engine(parts, _engine_settings(blueprint), known, wake=wake, clock=clock)

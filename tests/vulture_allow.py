@@ -25,6 +25,8 @@ def used_by_other_libraries(of: object) -> None:
     hasattr(of, "should_exit")  # uvicorn
     hasattr(of, "trace")  # the third argument of __exit__
     hasattr(of, "log_engine_initialized")  # vLLM
+    hasattr(of, "trust_env")  # requests
+    hasattr(of, "cert")  # requests
     hasattr(of, "__abstractmethods__")  # abc
     hasattr(of, "traceback")  # the third argument of __exit__
 

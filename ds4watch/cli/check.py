@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,9 @@ from ds4watch.config.files import (
     rule_files,
     wanted_workers,
 )
+from ds4watch.config.source import SourceKind
 from ds4watch.config.store_url import without_password
+from ds4watch.engine.remote_check import Report, check_offline, check_source
 from ds4watch.model.errors import ConfigError, Located
 from ds4watch.policy.policyfile import load_policy
 from ds4watch.scrape.preview import check_groups
@@ -34,6 +37,10 @@ def check(
     config: Config = None,
     sim: Annotated[
         bool, typer.Option("--sim", help="Check what `ds4watch up --sim` would run.")
+    ] = False,
+    online: Annotated[
+        bool,
+        typer.Option("--online", help="Ask the server that evaluates rules (source), too."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -52,10 +59,17 @@ def check(
             good.append(name)
         except ConfigError as error:
             findings += [found for found in error.findings if found not in findings]
+    report = Report()
+    if online and not findings:
+        report = asyncio.run(check_source(loaded))
+        good += report.good
+        findings += report.faults
     if as_json:
-        _print_json(good, findings)
+        _print_json(good, findings, report.notes)
     elif not findings:
         typer.echo("\n".join(f"ok  {name}" for name in good))
+    if not as_json:
+        typer.echo("".join(f"note  {note}\n" for note in report.notes), nl=False)
     if findings and not as_json:
         raise ConfigError(*findings)
     raise typer.Exit(2 if findings else 0)
@@ -72,7 +86,10 @@ def _checks(loaded: LoadedSettings, *, sim: bool) -> Iterator[tuple[str, Callabl
         yield f"store: {url}", lambda: None
     every = profile_files(loaded)
     yield f"profiles: {', '.join(sorted(every))}", lambda: load_profiles(loaded, tuple(every))
+    source = loaded.settings.source
     yield "rules", lambda: _load_each(rule_files(loaded), load_rules)
+    if source.kind is not SourceKind.EMBEDDED:
+        yield f"source: {source.kind.value} at {source.url}", lambda: check_offline(loaded)
     policy = policy_file(loaded)
     yield f"policy: {policy}", lambda: _load_each((policy,), load_policy)
 
@@ -88,7 +105,7 @@ def _load_each(paths: tuple[Path, ...], load: Callable[[str, str], Any]) -> None
         raise ConfigError(*findings)
 
 
-def _print_json(good: list[str], findings: list[Located]) -> None:
+def _print_json(good: list[str], findings: list[Located], notes: Sequence[str]) -> None:
     faults = [
         {
             "file": found.file,
@@ -99,4 +116,4 @@ def _print_json(good: list[str], findings: list[Located]) -> None:
         }
         for found in findings
     ]
-    print_json({"ok": good, "findings": faults})
+    print_json({"ok": good, "findings": faults, "notes": list(notes)})

@@ -6,8 +6,9 @@ from collections.abc import Hashable, Iterable, Iterator
 
 from ds4watch.config.document import Document, Path
 from ds4watch.config.profile import Profile
-from ds4watch.config.scrape_checks import check_groups
+from ds4watch.config.scrape_checks import check_groups, login_faults
 from ds4watch.config.settings import Settings
+from ds4watch.config.source import source_faults
 from ds4watch.config.store_url import fault_of
 from ds4watch.model.errors import Located
 
@@ -21,6 +22,7 @@ def check_settings(settings: Settings, document: Document) -> list[Located]:
     return [
         *_check_scrape(settings, document),
         *check_groups(settings, document),
+        *_check_source(settings, document),
         *_check_store(settings, document),
         *_check_spans(settings, document),
         *_check_ports(settings, document),
@@ -62,6 +64,11 @@ def _check_scrape(settings: Settings, document: Document) -> Iterator[Located]:
         yield document.finding(path, message, mend="or shorten scrape.interval_seconds")
     names = [group.name for group in scrape.groups]
     yield from _repeated(document, ("scrape", "groups"), names, key="name")
+
+
+def _check_source(settings: Settings, document: Document) -> Iterator[Located]:
+    for path, message, mend in (*source_faults(settings.source), *login_faults(settings.source)):
+        yield document.finding(("source", *path), message, mend=mend)
 
 
 def _check_store(settings: Settings, document: Document) -> Iterator[Located]:

@@ -22,6 +22,7 @@ from ds4watch.config.scrape import (
     TlsConfig,
 )
 from ds4watch.config.settings import Settings
+from ds4watch.config.source import SourceSettings
 from ds4watch.model.errors import Located
 from ds4watch.model.scrape import FLEET_GROUP
 
@@ -52,9 +53,9 @@ def _faults(group: ScrapeGroup, settings: Settings) -> Iterator[Fault]:
     for position, step in enumerate(group.relabel_configs):
         for field, message in relabel_faults(step):
             yield ("relabel_configs", position, field), message, None
-    yield from _login_faults(group)
+    yield from login_faults(group)
     for position, source in enumerate(group.http_sd_configs):
-        for path, message, mend in (*_login_faults(source), *_url_faults(source)):
+        for path, message, mend in (*login_faults(source), *_url_faults(source)):
             yield ("http_sd_configs", position, *path), message, mend
 
 
@@ -98,7 +99,8 @@ def _url_faults(source: HttpSdConfig) -> Iterator[Fault]:
         yield ("url",), "must not hold user and password", "put them under basic_auth"
 
 
-def _login_faults(section: ScrapeGroup | HttpSdConfig) -> Iterator[Fault]:
+def login_faults(section: ScrapeGroup | HttpSdConfig | SourceSettings) -> Iterator[Fault]:
+    """Yield what does not go together in how to log in."""
     if section.basic_auth and section.authorization:
         yield ("authorization",), "stands beside basic_auth", "take one of them out"
     if section.basic_auth:

@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr
 
 from ds4watch.config.scrape import ScrapeGroup
 from ds4watch.config.section import Port, Seconds, Section
+from ds4watch.config.source import SourceSettings
 
 
 class AdminSettings(Section):
@@ -171,6 +172,7 @@ class Settings(Section):
     admin: AdminSettings = AdminSettings()
     gateway: GatewaySettings = GatewaySettings()
     scrape: ScrapeSettings = ScrapeSettings()
+    source: SourceSettings = SourceSettings()
     store: StoreSettings = StoreSettings()
     fleet: FleetSettings = FleetSettings()
     cost: CostSettings = CostSettings()

@@ -20,6 +20,7 @@ from ds4watch.config.files import (
 from ds4watch.config.profile import Profile
 from ds4watch.config.settings import Settings
 from ds4watch.cost.prices import PriceEntry, price_entry
+from ds4watch.engine.remote_source import elsewhere_of
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.fleet.backend import WorkerSpec
 from ds4watch.fleet.plan import check_specs, find_vllm, wanted_specs
@@ -30,6 +31,7 @@ from ds4watch.policy.policyfile import PolicyFile, load_policy
 from ds4watch.scrape.gpu_watch import GpuWatch
 from ds4watch.scrape.groups import ScrapePlan, scrape_plan
 from ds4watch.scrape.nvml import GpuReader
+from ds4watch.scrape.remote_plan import RemoteOptions, remote_options
 
 _GPU_SECONDS = 10.0
 """Opening NVML takes seconds where the driver does not stay loaded."""
@@ -50,6 +52,8 @@ class Blueprint:
     policy: PolicyFile
     prices: tuple[PriceEntry, ...]
     scrape: ScrapePlan = field(default_factory=ScrapePlan)
+    remote: RemoteOptions | None = None
+    """The server that evaluates rules, if one does."""
 
 
 class Faults:
@@ -103,6 +107,12 @@ def read_blueprint(
     for file in files:
         with faults:
             groups += load_rules(read_text(file), str(file))
+    remote: RemoteOptions | None = None
+    with faults:
+        remote = remote_options(loaded)
+    rules = RuleBook(())
+    with faults:
+        rules = RuleBook(groups, elsewhere_of(loaded))
     with faults:
         policy = load_policy(read_text(policy_file(loaded)), str(policy_file(loaded)))
     faults.raise_if_any()
@@ -115,11 +125,12 @@ def read_blueprint(
         vllm_python=vllm_python,
         gpus=gpus,
         has_gpu=gpus.read_blocking(_GPU_SECONDS).has_gpu,
-        rules=RuleBook(groups),
+        rules=rules,
         policy=policy,
         prices=tuple(
             price_entry(price.profile, price.per_hour, price.valid_from.timestamp())
             for price in settings.cost.prices
         ),
         scrape=scrape,
+        remote=remote,
     )

@@ -128,6 +128,7 @@ class Observer:
             *gpu_samples(self._gpus),
             *quality_samples(known.quality, now, self._settings.quality_max_age_seconds),
             *known.failed_rules,
+            *(parts.rounds.samples() if parts.rounds is not None else ()),
             *store_samples(parts.samples, parts.state),
             Sample("ds4_scrapes_left_out_total", (), float(parts.scraper.left_out)),
             Sample(_DROPPED, (("reason", "late"),), float(parts.live.out_of_order)),

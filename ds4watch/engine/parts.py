@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ds4watch.actions.runner import Runner
 from ds4watch.cost.prices import PriceEntry
+from ds4watch.engine.remote_rounds import Rounds
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.engine.sight import Sight
 from ds4watch.engine.signals import POOL, QualityReading, RequestTotals
@@ -60,6 +61,8 @@ class Parts:
     dispatcher: Dispatcher
     telemetry: Telemetry
     spools: Spools
+    rounds: Rounds | None = None
+    """Of questions to the server that evaluates rules, if one does."""
 
 
 @dataclass(slots=True)

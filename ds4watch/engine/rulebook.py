@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ds4watch.alerting.compiled import (
     CompiledRule,
@@ -16,9 +17,12 @@ from ds4watch.alerting.compiled import (
 )
 from ds4watch.alerting.evaluation import Evaluation
 from ds4watch.alerting.machine import step
+from ds4watch.alerting.remote import Answers, Elsewhere, exit_evaluation, remote_evaluation
 from ds4watch.alerting.series import AlertSeries, recorded
 from ds4watch.alerting.texts import RuleTexts
+from ds4watch.engine.remote_rules import RemoteQuestion, RemoteRules
 from ds4watch.engine.round_storage import RoundStorage, RuleStorage, Written
+from ds4watch.engine.rule_failures import RuleFailures
 from ds4watch.engine.rule_pages import page_name
 from ds4watch.model.alert import (
     AlertPhase,
@@ -30,7 +34,7 @@ from ds4watch.model.alert import (
 )
 from ds4watch.model.errors import QueryError
 from ds4watch.model.ports import UnixSeconds
-from ds4watch.model.series import Labels, Sample, labels_of
+from ds4watch.model.series import Labels, Sample
 from ds4watch.promql.selection import longest_of
 from ds4watch.promql.vectors import Vector
 
@@ -63,6 +67,14 @@ class _Loaded:
         return "" if self.compiled.texts is None else self.compiled.texts.rule_id
 
 
+class _Evaluated(NamedTuple):
+    """What a rule's expressions gave at an instant."""
+
+    found: Evaluation
+    leaving: Evaluation | None
+    at: UnixSeconds
+
+
 @dataclass(slots=True)
 class _Group:
     """A group and when it is due."""
@@ -71,6 +83,13 @@ class _Group:
     interval_seconds: float
     rules: tuple[_Loaded, ...]
     due_at: UnixSeconds = 0.0
+
+    def take_turn(self, now: UnixSeconds) -> bool:
+        """Return whether the group is due; if so, note when next."""
+        if now < self.due_at and self.due_at - now <= self.interval_seconds:
+            return False
+        self.due_at = now + self.interval_seconds
+        return True
 
 
 @dataclass(slots=True)
@@ -81,20 +100,28 @@ class _Turn:
     now: UnixSeconds
     by_rule: Mapping[str, Mapping[str, AlertState]]
     removed: Collection[Labels]
+    answers: Answers | None = None
     after: dict[str, Mapping[str, AlertState]] = field(default_factory=dict)
     alerts: list[AlertState] = field(default_factory=list)
     transitions: list[Transition] = field(default_factory=list)
 
 
 class RuleBook:
-    """The loaded rules. A rule that cannot be evaluated changes nothing but its own failure."""
+    """The loaded rules. A rule that cannot be evaluated changes nothing but its own failure.
 
-    def __init__(self, groups: Sequence[RuleGroup]) -> None:
+    Where rules are evaluated elsewhere, `questions` says what to ask in a round, and `evaluate`
+    takes the answers when they are there; rules about ds4watch itself are evaluated here.
+    """
+
+    def __init__(self, groups: Sequence[RuleGroup], elsewhere: Elsewhere | None = None) -> None:
+        """Raise ConfigError for a rule that cannot be put to the server."""
         pages = Counter[str]()
         self._groups = [
             _Group(group.name, group.interval_seconds, _loaded(group, pages)) for group in groups
         ]
-        self._errors: dict[tuple[str, int], str] = {}
+        compiled = [tuple(rule.compiled for rule in group.rules) for group in self._groups]
+        self._remote = RemoteRules(groups, compiled, elsewhere)
+        self._failures = RuleFailures()
         self._known = {
             rule.id for group in groups for rule in group.rules if isinstance(rule, AlertRule)
         }
@@ -125,29 +152,36 @@ class RuleBook:
                 found.append(read or {})
         return longest_of(found)
 
+    def questions(self, alerts: Sequence[AlertState], now: UnixSeconds) -> tuple[str, ...]:
+        """Return what to ask the server in a round that begins now, each question once."""
+        active = (AlertPhase.PENDING, AlertPhase.FIRING)
+        return self._remote.questions({it.rule_id for it in alerts if it.phase in active}, now)
+
+    def remote_questions(self) -> tuple[RemoteQuestion, ...]:
+        """Return every rule that a server evaluates."""
+        return self._remote.all()
+
     def evaluate(
         self,
         live: RuleStorage,
         alerts: Sequence[AlertState],
         now: UnixSeconds,
         *,
+        answers: Answers | None = None,
         removed: Collection[Labels] = (),
     ) -> Round:
         """Evaluate what is due and step its alerts; the others stay as they are.
 
+        answers: of a round of questions that has ended, if one has.
         removed: labels of targets that were removed on purpose.
         """
-        turn = _Turn(RoundStorage(live), now, self._by_rule(alerts), removed)
+        turn = _Turn(RoundStorage(live), now, self._by_rule(alerts), removed, answers)
         self._end_orphans(turn)
         for group in self._groups:
-            if now >= group.due_at or group.due_at - now > group.interval_seconds:
-                group.due_at = now + group.interval_seconds
-                self._evaluate_group(turn, group)
-            else:
-                self._keep_group(turn, group)
+            self._evaluate_group(turn, group, is_due=group.take_turn(now))
         self._after, self._alerts = turn.after, tuple(turn.alerts)
         written = tuple(turn.live.written)
-        return Round(self._alerts, tuple(turn.transitions), self._failures(), written)
+        return Round(self._alerts, tuple(turn.transitions), self._failures.samples(), written)
 
     def named(self, name: str) -> tuple[CompiledRule, ...]:
         """Return the rules of a name: the tiers of an alert, or a recording rule."""
@@ -159,9 +193,7 @@ class RuleBook:
 
     def errors(self) -> Mapping[str, str]:
         """Return why rules could not be evaluated last time, by name."""
-        rules = {group.name: group.rules for group in self._groups}
-        errors = self._errors.items()
-        return {rules[group][at].compiled.rule.name: error for (group, at), error in errors}
+        return self._failures.errors()
 
     def _compiled(self) -> Iterator[CompiledRule]:
         return (rule.compiled for group in self._groups for rule in group.rules)
@@ -170,17 +202,36 @@ class RuleBook:
         # Fingerprints are digests: not to be made anew each second for what came from here.
         return self._after if alerts is self._alerts else _by_rule(alerts)
 
-    def _evaluate_group(self, turn: _Turn, group: _Group) -> None:
+    def _evaluate_group(self, turn: _Turn, group: _Group, *, is_due: bool) -> None:
         for number, loaded in enumerate(group.rules):
-            rule = loaded.compiled.rule
-            evaluation = evaluate_rule(loaded.compiled, turn.live, turn.now)
-            if isinstance(rule, RecordingRule):
-                error = self._record(turn, loaded.page, rule, evaluation)
+            compiled = loaded.compiled
+            evaluated = self._evaluated(turn, compiled, is_due=is_due)
+            if evaluated is None:
+                _leave(turn, compiled)
+                continue
+            if isinstance(compiled.rule, RecordingRule):
+                error = self._record(turn, loaded.page, compiled.rule, evaluated.found)
             else:
-                error = _step(turn, loaded.compiled, rule, evaluation)
+                error = _step(turn, compiled, compiled.rule, evaluated)
                 series = loaded.series.of(turn.after[loaded.rule_id].values())
                 self._write(turn, loaded.page, series)
-            self._note((group.name, number), rule.name, error)
+            told = turn.answers.error if turn.answers is not None else None
+            place = (group.name, number)
+            self._failures.note(place, compiled.rule.name, error, told=error == told)
+
+    def _evaluated(self, turn: _Turn, compiled: CompiledRule, *, is_due: bool) -> _Evaluated | None:
+        """Evaluate a rule, or take what the server said of it; None if it is not its turn."""
+        if self._remote.is_skipped(compiled):
+            return None
+        remote = self._remote.of(compiled)
+        if remote is None:
+            return _evaluated_here(turn, compiled) if is_due else None
+        if turn.answers is None:
+            return None
+        found = remote_evaluation(remote, turn.answers, turn.live)
+        if found is None:
+            return None
+        return _Evaluated(found, exit_evaluation(remote, turn.answers), turn.answers.at)
 
     def _record(
         self, turn: _Turn, page: str, rule: RecordingRule, evaluation: Evaluation
@@ -201,11 +252,6 @@ class RuleBook:
         (self._filled.add if len(series) or incomplete else self._filled.discard)(page)
         turn.live.write(page, series.labels, series.values, turn.now, incomplete=incomplete)
 
-    def _keep_group(self, turn: _Turn, group: _Group) -> None:
-        for rule in group.rules:
-            if rule.rule_id:
-                _keep(turn, rule.rule_id, turn.by_rule.get(rule.rule_id, {}))
-
     def _end_orphans(self, turn: _Turn) -> None:
         """End alerts of rules that are no longer there."""
         for rule_id, states in turn.by_rule.items():
@@ -215,28 +261,6 @@ class RuleBook:
                 if state.phase is AlertPhase.FIRING:
                     ended = replace(state, phase=AlertPhase.RESOLVED, resolved_at=turn.now)
                     turn.transitions.append(_orphaned(state, ended, turn.now))
-
-    def _note(self, place: tuple[str, int], rule: str, error: str | None) -> None:
-        before = self._errors.get(place)
-        if error is None:
-            if self._errors.pop(place, None) is not None:
-                log.warning("rule %s can be evaluated again", rule)
-            return
-        if before is None:
-            log.error("rule %s cannot be evaluated, its alerts stay as they are: %s", rule, error)
-        self._errors[place] = error
-
-    def _failures(self) -> tuple[Sample, ...]:
-        failed = {
-            (group.name, group.rules[number].compiled.rule.name)
-            for group in self._groups
-            for place, number in self._errors
-            if place == group.name
-        }
-        return tuple(
-            Sample(FAILED, labels_of({"group": group, "rule": rule}), 1.0)
-            for group, rule in sorted(failed)
-        )
 
 
 def _loaded(group: RuleGroup, pages: Counter[str]) -> tuple[_Loaded, ...]:
@@ -253,18 +277,34 @@ def _loaded(group: RuleGroup, pages: Counter[str]) -> tuple[_Loaded, ...]:
     return tuple(loaded)
 
 
+def _evaluated_here(turn: _Turn, compiled: CompiledRule) -> _Evaluated:
+    leaving = evaluate_exit(compiled, turn.live, turn.now) if _fires(turn, compiled) else None
+    return _Evaluated(evaluate_rule(compiled, turn.live, turn.now), leaving, turn.now)
+
+
+def _fires(turn: _Turn, compiled: CompiledRule) -> bool:
+    if compiled.exit_expr is None or compiled.texts is None:
+        return False
+    states = turn.by_rule.get(compiled.texts.rule_id, {})
+    return any(state.phase is AlertPhase.FIRING for state in states.values())
+
+
+def _leave(turn: _Turn, compiled: CompiledRule) -> None:
+    if compiled.texts is not None:
+        _keep(turn, compiled.texts.rule_id, turn.by_rule.get(compiled.texts.rule_id, {}))
+
+
 def _step(
-    turn: _Turn, compiled: CompiledRule, rule: AlertRule, evaluation: Evaluation
+    turn: _Turn, compiled: CompiledRule, rule: AlertRule, evaluated: _Evaluated
 ) -> str | None:
     texts = compiled.texts or RuleTexts(rule)
     states = turn.by_rule.get(texts.rule_id, {})
-    fires = any(state.phase is AlertPhase.FIRING for state in states.values())
     result = step(
         rule,
         states,
-        evaluation,
-        turn.now,
-        exit_evaluation=evaluate_exit(compiled, turn.live, turn.now) if fires else None,
+        evaluated.found,
+        evaluated.at,
+        exit_evaluation=evaluated.leaving,
         removed=turn.removed,
         texts=texts,
     )

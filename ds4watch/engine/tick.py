@@ -119,14 +119,18 @@ class Engine:
         now = self._clock.now()
         scraped = [*collected.results, self._observer.publish(collected, now)]
         try:
-            live = self._parts.live
-            removed = live.removed.values()
-            turn = self._parts.rules.evaluate(live, self.known.alerts, now, removed=removed)
+            turn = self._evaluate(now)
             scraped += self._pages.scrapes(turn.written, now)
             return await self._conclude(turn, batches, now)
         finally:
             # Without decisions too: while the state cannot be written, samples are kept or counted.
             await self._parts.samples.append(scraped)
+
+    def _evaluate(self, now: UnixSeconds) -> Round:
+        parts, alerts = self._parts, self.known.alerts
+        answers = parts.rounds.take(alerts, now) if parts.rounds is not None else None
+        removed = parts.live.removed.values()
+        return parts.rules.evaluate(parts.live, alerts, now, answers=answers, removed=removed)
 
     async def _conclude(
         self, turn: Round, batches: tuple[SpoolBatch, ...], now: UnixSeconds

@@ -3,6 +3,7 @@
 Ds4watchError
 ├── ConfigError        bad input by a person: one line, where, and how to mend it (exit code 2)
 ├── ScrapeError        a target that did not answer as it should
+├── SourceError        a remote Prometheus that did not answer as it should
 ├── StoreError         the database
 ├── WorkerError        a worker process or its HTTP API
 ├── NotifyError        a channel
@@ -75,6 +76,21 @@ class EdgeError(Ds4watchError):
 
 class ScrapeError(EdgeError):
     """A target did not answer as it should."""
+
+
+class SourceError(EdgeError):
+    """A remote Prometheus did not answer as it should. It may say how long to wait."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: EdgeReason,
+        retryable: bool = False,
+        wait_seconds: float = 0.0,
+    ) -> None:
+        super().__init__(message, reason=reason, retryable=retryable)
+        self.wait_seconds = wait_seconds
 
 
 class StoreError(EdgeError):

@@ -73,7 +73,7 @@ class ScrapePlan:
 def scrape_plan(loaded: LoadedSettings) -> ScrapePlan:
     """Compile the scrape settings. Raises ConfigError for each file that cannot be used."""
     scrape = loaded.settings.scrape
-    reading = _Reading(loaded, _document(loaded) if scrape.groups else Document(""))
+    reading = Reading(loaded, document_of(loaded) if scrape.groups else Document(""))
     fleet = ScrapeOptions(
         interval_seconds=scrape.interval_seconds,
         timeout_seconds=scrape.timeout_seconds,
@@ -90,14 +90,14 @@ def scrape_plan(loaded: LoadedSettings) -> ScrapePlan:
     return ScrapePlan(options, tuple(groups))
 
 
-def _document(loaded: LoadedSettings) -> Document:
+def document_of(loaded: LoadedSettings) -> Document:
     """Return the lines of the settings file, for the places of faults."""
     if loaded.file is None:
         return Document("ds4watch.yml")
     return read_document(read_text(loaded.file), str(loaded.file))
 
 
-class _Reading:
+class Reading:
     """Gathers what is wrong with the files that the settings name."""
 
     def __init__(self, loaded: LoadedSettings, document: Document) -> None:
@@ -140,7 +140,7 @@ class _Reading:
 
 
 def _options(
-    group: ScrapeGroup, scrape: ScrapeSettings, reading: _Reading, place: Place
+    group: ScrapeGroup, scrape: ScrapeSettings, reading: Reading, place: Place
 ) -> ScrapeOptions:
     return ScrapeOptions(
         interval_seconds=group.interval_seconds or scrape.interval_seconds,
@@ -149,14 +149,12 @@ def _options(
         series_limit=group.sample_limit,
         label_limit=group.label_limit,
         label_value_bytes=group.label_value_length_limit,
-        credentials=_credentials(group.basic_auth, group.authorization, reading, place),
-        tls=_tls(group.tls_config, reading, place),
+        credentials=credentials_of(group.basic_auth, group.authorization, reading, place),
+        tls=tls_of(group.tls_config, reading, place),
     )
 
 
-def _group(
-    group: ScrapeGroup, options: ScrapeOptions, reading: _Reading, place: Place
-) -> GroupPlan:
+def _group(group: ScrapeGroup, options: ScrapeOptions, reading: Reading, place: Place) -> GroupPlan:
     rules = TargetRules(
         name=group.name,
         scheme=group.scheme.value,
@@ -176,22 +174,23 @@ def _group(
     return GroupPlan(rules, static, files, tuple(webs))
 
 
-def _file_plan(config: FileSdConfig, reading: _Reading) -> FilePlan:
+def _file_plan(config: FileSdConfig, reading: Reading) -> FilePlan:
     return FilePlan(reading.base, config.files, config.refresh_seconds)
 
 
-def _web_plan(config: HttpSdConfig, reading: _Reading, place: Place) -> WebPlan:
+def _web_plan(config: HttpSdConfig, reading: Reading, place: Place) -> WebPlan:
     return WebPlan(
         url=config.url,
         refresh_seconds=config.refresh_seconds,
-        credentials=_credentials(config.basic_auth, config.authorization, reading, place),
-        tls=_tls(config.tls_config, reading, place),
+        credentials=credentials_of(config.basic_auth, config.authorization, reading, place),
+        tls=tls_of(config.tls_config, reading, place),
     )
 
 
-def _credentials(
-    basic: BasicAuth | None, token: Authorization | None, reading: _Reading, place: Place
+def credentials_of(
+    basic: BasicAuth | None, token: Authorization | None, reading: Reading, place: Place
 ) -> Credentials | None:
+    """Return what a section logs in with; secret files are looked into."""
     if basic is not None:
         return Credentials(
             username=basic.username,
@@ -223,7 +222,8 @@ class _NamedContext(ssl.SSLContext):
         return super().wrap_bio(incoming, outgoing, *rest, **named)
 
 
-def _tls(config: TlsConfig | None, reading: _Reading, place: Place) -> ssl.SSLContext | None:
+def tls_of(config: TlsConfig | None, reading: Reading, place: Place) -> ssl.SSLContext | None:
+    """Return a section's TLS settings; every file is read."""
     if config is None:
         return None
     place = (*place, "tls_config")
@@ -238,7 +238,7 @@ def _tls(config: TlsConfig | None, reading: _Reading, place: Place) -> ssl.SSLCo
 
 
 def _certificates(
-    config: TlsConfig, context: ssl.SSLContext, reading: _Reading
+    config: TlsConfig, context: ssl.SSLContext, reading: Reading
 ) -> Iterator[tuple[str, Path, Callable[[], None]]]:
     if config.ca_file is not None:
         authorities = reading.path(config.ca_file)

@@ -226,6 +226,17 @@ FLEET_SIGNALS = (
         "group",
         "rule",
     ),
+    _gauge(
+        "ds4_source_up",
+        "1 if the server that evaluates rules answered last time, with data that are fresh enough,"
+        " else 0; only with `source.kind: prometheus`.",
+    ),
+    _gauge("ds4_source_data_age_seconds", "Age of the newest `up` on that server."),
+    _counter(
+        "ds4_source_questions_total",
+        "Questions to that server: ok, partial (it warned that something may be missing), failed.",
+        "outcome",
+    ),
     _counter("ds4_samples_dropped_total", "Samples that rules do not see.", "reason"),
     _counter(
         "ds4_scrapes_left_out_total",

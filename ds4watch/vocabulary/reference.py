@@ -96,6 +96,7 @@ _ORIGINS = (
     ("ds4_scrapes_left_out", "the scraper"),
     ("ds4_store_set_aside", "both stores"),
     ("ds4_store_", "the sample store"),
+    ("ds4_source_", "the server that evaluates rules"),
 )
 """By the beginning of the name, the first that fits."""
 _DERIVED = "counters of the last 60 s"
