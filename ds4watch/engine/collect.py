@@ -18,7 +18,7 @@ from ds4watch.model.series import STALE_NAN, FloatArray, Schema, SeriesKey
 from ds4watch.model.worker import WorkerLoad
 from ds4watch.vocabulary.compile import ANYWHERE, Origin, plan_for
 from ds4watch.vocabulary.plan import IntArray, PagePlan, read, write
-from ds4watch.vocabulary.windows import RATIOS, Heartbeats, Windows
+from ds4watch.vocabulary.windows import PREFILL_TIME, RATIOS, Heartbeats, Windows
 
 _MOST_PLANS = 1024
 _NOTHING_KNOWN: Mapping[str, float] = MappingProxyType({})
@@ -45,13 +45,14 @@ class Collected:
     results: the wave's scrapes, each with the signals derived from it behind its own series.
     samples: every target's signals as last read; one whose scrape is still under way keeps its
         last ones, one whose scrape failed has none.
-    loads, progress: of workers; what a page does not say is not in them.
+    loads, progress, prefill_ratios: of workers; what a page does not say is not in them.
     """
 
     results: tuple[ScrapeResult, ...]
     samples: LazySamples
     loads: Mapping[str, WorkerLoad]
     progress: Mapping[str, float]
+    prefill_ratios: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class Reader:
     _last: dict[str, LastRow] = field(default_factory=dict)
     _loads: dict[str, WorkerLoad] = field(default_factory=dict)
     _progress: dict[str, float] = field(default_factory=dict)
+    _prefill_ratios: dict[str, float] = field(default_factory=dict)
     _standstills: Mapping[str, float] = field(default_factory=dict)
 
     def read(
@@ -103,6 +105,7 @@ class Reader:
             samples=LazySamples(tuple(self._last.values())),
             loads=dict(self._loads),
             progress=dict(self._progress),
+            prefill_ratios=dict(self._prefill_ratios),
         )
 
     def forget_all_but(self, targets: Iterable[str]) -> None:
@@ -147,6 +150,7 @@ class Reader:
     def _silence(self, name: str) -> None:
         self._loads.pop(name, None)
         self._progress.pop(name, None)
+        self._prefill_ratios.pop(name, None)
 
     def _read(self, batch: _Batch, extended: list[ScrapeResult]) -> None:
         """Read the pages of a batch; put their signals behind them: one row, one fate."""
@@ -202,6 +206,7 @@ class Reader:
         loads = found.take(plan.loads, axis=1)
         progress = _progress_of(plan, found)
         self._note(results, loads, progress)
+        self._note_prefill(results, ratios[:, PREFILL_TIME])
         busy = np.fmax(loads[:, 0], loads[:, 1])
         stale = self._heartbeats.note(rows, at, progress, busy, self._still_seconds(results))
         return ratios, (missing, stale)
@@ -228,6 +233,13 @@ class Reader:
                 self._progress[name] = steps
             else:
                 self._progress.pop(name, None)
+
+    def _note_prefill(self, results: Sequence[ScrapeResult], ratios: FloatArray) -> None:
+        for result, ratio in zip(results, ratios.tolist(), strict=True):
+            if ratio == ratio:  # noqa: PLR0124 - NaN
+                self._prefill_ratios[result.target.name] = ratio
+            else:
+                self._prefill_ratios.pop(result.target.name, None)
 
     def _rows_of(self, results: Sequence[ScrapeResult]) -> IntArray:
         fresh = [it.target.name for it in results if it.target.name not in self._rows]

@@ -15,6 +15,7 @@ from ds4watch.engine.signals import (
     cost_samples,
     failure_samples,
     gpu_samples,
+    hour_samples,
     policy_samples,
     quality_samples,
     standstill_samples,
@@ -72,6 +73,7 @@ class Observer:
                 parts.telemetry.process.scrape_failures.labels(result.failure.reason.value).inc()
         pages = [*results, *self._gone(before)]
         collected = self._reader.read(pages, parts.supervisor.standstills())
+        self._known.prefill_ratios = collected.prefill_ratios
         self._known.sights = self._sights.note(results, views, collected.loads, self._clock.now())
         parts.supervisor.note(collected.loads, collected.progress)
         return collected
@@ -124,6 +126,7 @@ class Observer:
             *failure_samples(known.fleet.workers),
             *known.totals.samples(),
             *cost_samples(known.per_hour, known.spent, self._settings.currency),
+            *hour_samples(known.cost, now, self._settings.currency),
             *policy_samples(parts.board.policy(), inflight),
             *gpu_samples(self._gpus),
             *quality_samples(known.quality, now, self._settings.quality_max_age_seconds),

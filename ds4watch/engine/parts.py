@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ds4watch.actions.runner import Runner
+from ds4watch.cost.book import CostBook
 from ds4watch.cost.prices import PriceEntry
 from ds4watch.engine.remote_rounds import Rounds
 from ds4watch.engine.rulebook import RuleBook
@@ -84,6 +85,11 @@ class Known:
     sights: Mapping[str, Sight] = field(default_factory=dict)
     """Of each ready worker, whether its metrics can be read."""
     per_hour: Nanos = 0
+    prefill_ratios: Mapping[str, float] = field(default_factory=dict)
+    """Of workers, over the last minute; one whose requests were not timed is not in it."""
+    cost: CostBook = field(default_factory=CostBook)
+    carried_at: UnixSeconds = 0.0
+    """When the book was last stored."""
     jobs: dict[str, JobRun] = field(default_factory=dict)
     pages: frozenset[str] = frozenset()
     """Pages of rules that have a past."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from ds4watch import __version__
 from ds4watch.alerting.machine import restore
+from ds4watch.cost.book import CostBook
 from ds4watch.engine.blueprint import Blueprint
 from ds4watch.engine.observe import SELF
 from ds4watch.engine.parts import Known
@@ -117,6 +118,7 @@ async def known_from(stores: Stores, fleet: FleetSnapshot, clock: Clock) -> Know
         pages=stores.pages,
         unclaimed=stores.unclaimed,
         jobs={run.name: run for run in await state.jobs()},
+        cost=CostBook.from_json(restored.carry),
     )
 
 

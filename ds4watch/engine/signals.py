@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from ds4watch.cost.book import CostBook
 from ds4watch.history.rows import RequestTotals as StoredTotals
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
@@ -21,6 +22,7 @@ from ds4watch.scrape.gpu import ALL, GpuReading, GpuReport
 from ds4watch.vocabulary.names import REQUEST_EDGES
 
 POOL = "default"
+ACCURACY_DROP = "accuracy_drop_points"
 _CAUSE_CHARACTERS = 120
 NO_MODEL = "unknown"
 """The `model` label of requests that nobody served; the ledger books them under it too."""
@@ -156,6 +158,27 @@ def cost_samples(per_hour: Nanos, spent: Nanos, currency: str) -> list[Sample]:
     ]
 
 
+def hour_samples(book: CostBook, now: UnixSeconds, currency: str) -> list[Sample]:
+    """Return the running hour beside what is expected of it, and busy money by stage."""
+    labels = {"currency": currency}
+    found = [
+        Sample(
+            "ds4_cost_used_total",
+            labels_of({**labels, "profile": profile, "stage": stage.value}),
+            nanos / NANOS_PER_UNIT,
+        )
+        for profile, stage, nanos in book.by_stage()
+    ]
+    for measure, nanos in book.so_far(now):
+        of = labels_of({**labels, "measure": measure.value})
+        found.append(Sample("ds4_cost_hour_so_far", of, nanos / NANOS_PER_UNIT))
+    for it in book.compared(now):
+        of = labels_of({**labels, "measure": it.measure.value, "basis": it.basis.value})
+        found.append(Sample("ds4_cost_hour_expected", of, it.expected / NANOS_PER_UNIT))
+        found.append(Sample("ds4_cost_hour_difference", of, it.difference / NANOS_PER_UNIT))
+    return found
+
+
 def gpu_samples(report: GpuReport) -> list[Sample]:
     """Return what devices report; what one does not is absent, not zero, and said to be so."""
     if report.why_not:
@@ -204,22 +227,19 @@ def store_samples(samples: SampleStore, state: StateStore) -> list[Sample]:
 def quality_samples(
     readings: Iterable[QualityReading], now: UnixSeconds, max_age_seconds: float
 ) -> list[Sample]:
-    """Return the divergence of each profile; a reading that is too old is absent."""
-    return [
-        Sample(
-            "ds4_quantization_error",
-            labels_of(
-                {
-                    "profile": reading.profile,
-                    "reference": reading.reference,
-                    "metric": reading.metric,
-                }
-            ),
-            reading.value,
-        )
-        for reading in readings
-        if now - reading.at <= max_age_seconds
-    ]
+    """Return each profile's divergence and its instant; a reading that is too old is absent."""
+    found = []
+    for reading in readings:
+        if now - reading.at > max_age_seconds:
+            continue
+        pair = {"profile": reading.profile, "reference": reading.reference}
+        labels = labels_of({**pair, "metric": reading.metric})
+        if reading.metric == ACCURACY_DROP:
+            found.append(Sample("ds4_quality_accuracy_drop_points", labels_of(pair), reading.value))
+        else:
+            found.append(Sample("ds4_quantization_error", labels, reading.value))
+        found.append(Sample("ds4_quality_measured_timestamp_seconds", labels, reading.at))
+    return found
 
 
 def policy_samples(policy: ServicePolicy, inflight: Mapping[str, int | None]) -> list[Sample]:

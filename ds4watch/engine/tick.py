@@ -29,6 +29,9 @@ from ds4watch.policy.ladder import LadderState, decide, pool_of
 
 log = logging.getLogger(__name__)
 
+_CARRY_SECONDS = 60.0
+_MOST_INTERVALS = 5
+"""A longer time between two ticks is one in which nobody watched."""
 _NO_LOAD = WorkerLoad()
 """The table of workers tells how they stand; their load is in the history."""
 
@@ -139,11 +142,14 @@ class Engine:
         telling = tell(self.known.alerts, turn.alerts, turn.transitions, now)
         turn = replace(turn, alerts=telling.alerts)
         plans, refusals, ladder = self._decide(turn, now)
+        charged = self._charged(now)
         commit = replace(
-            self._commit_of(turn, plans, refusals, batches, now), messages=telling.messages
+            self._commit_of(turn, plans, refusals, batches, charged, now),
+            messages=telling.messages,
         )
         committed = await self._parts.state.commit_tick(commit)
         self._settle(commit, turn, ladder, dict(committed.refused_spools))
+        self._book(charged, batches, now, carried=commit.carry is not None)
         fresh = [plan for plan in plans if plan.id not in committed.duplicate_plans]
         self._parts.runner.submit([plan for plan in fresh if not plan.dry_run])
         await self._look_back(fresh, turn, now)
@@ -203,8 +209,10 @@ class Engine:
         plans: Sequence[ActionPlan],
         refusals: Sequence[Refusal],
         batches: tuple[SpoolBatch, ...],
+        charged: Sequence[Charge],
         now: UnixSeconds,
     ) -> TickCommit:
+        is_due = abs(now - self.known.carried_at) >= _CARRY_SECONDS
         return TickCommit(
             at=now,
             alerts=turn.alerts,
@@ -212,16 +220,16 @@ class Engine:
             plans=tuple(plans),
             refusals=tuple(refusals),
             spools=batches,
-            costs=self._costs(now),
+            costs=tuple(
+                CostRow(it.hour_at, it.worker, it.profile, it.part.value, it.nanos)
+                for it in charged
+            ),
             workers=tuple(replace(view, load=_NO_LOAD) for view in self.known.fleet.workers),
+            carry=self.known.cost.as_json() if is_due else None,
         )
 
-    def _costs(self, now: UnixSeconds) -> tuple[CostRow, ...]:
-        return tuple(
-            CostRow(it.hour_at, it.worker, it.profile, it.part.value, it.nanos)
-            for worker in self.known.fleet.workers
-            for it in self._charges(worker, now)
-        )
+    def _charged(self, now: UnixSeconds) -> tuple[Charge, ...]:
+        return tuple(it for worker in self.known.fleet.workers for it in self._charges(worker, now))
 
     def _charges(self, worker: WorkerView, now: UnixSeconds) -> Sequence[Charge]:
         start = self.known.charged_until.get(worker.id, now)
@@ -244,3 +252,22 @@ class Engine:
         )
         known.charged_until = {worker.id: commit.at for worker in known.fleet.workers}
         known.totals.add(self._parts.spools.booked(commit.spools, refused))
+
+    def _book(
+        self,
+        charged: Sequence[Charge],
+        batches: Sequence[SpoolBatch],
+        now: UnixSeconds,
+        *,
+        carried: bool,
+    ) -> None:
+        """Add what was committed to the hour's sums."""
+        known = self.known
+        longest_seconds = _MOST_INTERVALS * self._settings.interval_seconds
+        known.cost.note(charged, known.prefill_ratios, now, longest_seconds=longest_seconds)
+        for record in (record for batch in batches for record in batch.records):
+            if record.usage is not None:
+                tokens = record.usage.prompt + record.usage.completion
+                known.cost.note_tokens(record.ended_at, tokens)
+        if carried:
+            known.carried_at = now

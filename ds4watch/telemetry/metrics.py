@@ -11,7 +11,8 @@ from prometheus_client.registry import Collector
 
 from ds4watch import __version__
 from ds4watch.model.series import Labels, Sample
-from ds4watch.vocabulary.names import EXPOSED, Signal, SignalType, signal_of
+from ds4watch.vocabulary.names import EXPOSED, signal_of
+from ds4watch.vocabulary.signal import Signal, SignalType
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Content-Type of what `render` returns."""

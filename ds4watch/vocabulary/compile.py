@@ -26,6 +26,7 @@ from ds4watch.vocabulary.engines import (
     CACHE_CONFIG,
     ENGINES,
     LORA_INFO,
+    MEMORY_GRANTED,
     MISS_RATIO,
     MODEL_LABEL,
 )
@@ -188,6 +189,14 @@ def _add_hit_rate(draft: Draft, engine: Engine, columns: Columns) -> None:
             _add_found(draft, meaning, found)
 
 
+def _add_cache_config(draft: Draft, found: Sequence[SeriesKey]) -> None:
+    for name, said in ((BLOCK_TOKENS, "block_size"), (MEMORY_GRANTED, "gpu_memory_utilization")):
+        texts = [label(series, said) for series in found]
+        numbers = [float(text) for text in texts if text.replace(".", "", 1).isdecimal()]
+        if numbers and name not in draft.given:
+            draft.constant(name, (), max(numbers))
+
+
 def _add_information(draft: Draft, engine: Engine, columns: Columns) -> None:
     generation = _generation(engine, columns)
     draft.constant(
@@ -195,10 +204,7 @@ def _add_information(draft: Draft, engine: Engine, columns: Columns) -> None:
     )
     if draft.engines:
         draft.constant("ds4_engines", (), float(len(draft.engines)))
-    blocks = [label(draft.series[column], "block_size") for column in columns.get(CACHE_CONFIG, ())]
-    sizes = [int(text) for text in blocks if text.isdecimal()]
-    if sizes and BLOCK_TOKENS not in draft.given:
-        draft.constant(BLOCK_TOKENS, (), float(max(sizes)))
+    _add_cache_config(draft, [draft.series[at] for at in columns.get(CACHE_CONFIG, ())])
     lora = picked(Pick(LORA_INFO), draft.series, columns)
     if lora:
         draft.adapters = Adapters(np.array(lora, dtype=np.intp), _adapter_counts(draft, lora))

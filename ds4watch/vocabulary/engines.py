@@ -25,6 +25,7 @@ RUNNING = "ds4_running_requests"
 KV_USAGE = "ds4_kv_usage_ratio"
 MISS_RATIO = "ds4_cache_miss_ratio"
 BLOCK_TOKENS = "ds4_cache_block_tokens"
+MEMORY_GRANTED = "ds4_gpu_memory_granted_ratio"
 
 MODEL_LABEL = "model_name"
 CACHE_CONFIG = "cache_config_info"

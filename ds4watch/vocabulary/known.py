@@ -16,8 +16,9 @@ from ds4watch.vocabulary.families import (
     VLLM_GAUGES_AND_COUNTERS,
     VLLM_HISTOGRAMS,
 )
-from ds4watch.vocabulary.names import EXPOSED, TARGET_SERIES, SignalType
+from ds4watch.vocabulary.names import EXPOSED, TARGET_SERIES
 from ds4watch.vocabulary.routers import ROUTER_MEANINGS
+from ds4watch.vocabulary.signal import SignalType
 from ds4watch.vocabulary.table import Meaning
 
 _PARTS: Final = ("_bucket", "_sum", "_count")

@@ -2,40 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
-
-
-class SignalType(StrEnum):
-    """Prometheus metric types, by the word of the text format."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """One metric family. `edges`: upper bounds of a histogram's buckets, without +Inf."""
-
-    name: str
-    type: SignalType
-    help: str
-    labels: tuple[str, ...] = ()
-    edges: tuple[float, ...] = ()
-
-
-def _counter(name: str, text: str, *labels: str) -> Signal:
-    return Signal(name, SignalType.COUNTER, text, labels)
-
-
-def _gauge(name: str, text: str, *labels: str) -> Signal:
-    return Signal(name, SignalType.GAUGE, text, labels)
-
-
-def _histogram(name: str, text: str, *labels: str, edges: tuple[float, ...]) -> Signal:
-    return Signal(name, SignalType.HISTOGRAM, text, labels, edges)
-
+from ds4watch.vocabulary.money import COST_SIGNALS, QUALITY_SIGNALS
+from ds4watch.vocabulary.signal import Signal, SignalType, counter, gauge, histogram
 
 PER_WORKER = ("worker", "profile", "model")
 PER_ENGINE = (*PER_WORKER, "engine")
@@ -45,86 +13,92 @@ REQUEST_EDGES = (0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.2, 1.5, 2, 3, 5, 10, 30, 60, 1
 TICK_EDGES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10)
 
 WORKER_SIGNALS = (
-    _counter("ds4_prompt_tokens_total", "Prompt tokens, cached ones included.", *PER_WORKER),
-    _counter("ds4_prefill_tokens_total", "Prompt tokens computed in prefill.", *PER_WORKER),
-    _counter(
+    counter("ds4_prompt_tokens_total", "Prompt tokens, cached ones included.", *PER_WORKER),
+    counter("ds4_prefill_tokens_total", "Prompt tokens computed in prefill.", *PER_WORKER),
+    counter(
         "ds4_cached_tokens_total", "Prompt tokens taken from a prefix or KV cache.", *PER_WORKER
     ),
-    _counter("ds4_generated_tokens_total", "Tokens generated.", *PER_WORKER),
-    _counter("ds4_prefill_seconds_total", "Time finished requests spent in prefill.", *PER_WORKER),
-    _counter("ds4_decode_seconds_total", "Time finished requests spent in decode.", *PER_WORKER),
-    _counter("ds4_preemptions_total", "Requests preempted for want of KV cache.", *PER_WORKER),
-    _counter("ds4_engine_steps_total", "Steps of the engine loop: its heartbeat.", *PER_WORKER),
-    _counter(
+    counter("ds4_generated_tokens_total", "Tokens generated.", *PER_WORKER),
+    counter("ds4_prefill_seconds_total", "Time finished requests spent in prefill.", *PER_WORKER),
+    counter("ds4_decode_seconds_total", "Time finished requests spent in decode.", *PER_WORKER),
+    counter("ds4_preemptions_total", "Requests preempted for want of KV cache.", *PER_WORKER),
+    counter("ds4_engine_steps_total", "Steps of the engine loop: its heartbeat.", *PER_WORKER),
+    counter(
         "ds4_finished_requests_total",
         "Requests finished, by the engine's finish reason. vLLM may miss aborts by clients: a"
         " zero of `abort` is not believed; the gateway counts those.",
         *PER_WORKER,
         "reason",
     ),
-    _counter("ds4_queue_seconds_total", "Time finished requests spent in the queue.", *PER_WORKER),
-    _gauge("ds4_queue_depth", "Requests waiting in the engine.", *PER_WORKER),
-    _gauge("ds4_running_requests", "Requests in the running batch.", *PER_WORKER),
-    _gauge("ds4_kv_usage_ratio", "KV cache in use, 0 to 1; the fullest engine.", *PER_WORKER),
-    _gauge("ds4_swapped_requests", "Requests swapped out to CPU memory.", *PER_WORKER),
-    _gauge("ds4_cpu_kv_usage_ratio", "KV swap space in CPU memory in use, 0 to 1.", *PER_WORKER),
-    _gauge(
+    counter("ds4_queue_seconds_total", "Time finished requests spent in the queue.", *PER_WORKER),
+    gauge("ds4_queue_depth", "Requests waiting in the engine.", *PER_WORKER),
+    gauge("ds4_running_requests", "Requests in the running batch.", *PER_WORKER),
+    gauge("ds4_kv_usage_ratio", "KV cache in use, 0 to 1; the fullest engine.", *PER_WORKER),
+    gauge("ds4_swapped_requests", "Requests swapped out to CPU memory.", *PER_WORKER),
+    gauge("ds4_cpu_kv_usage_ratio", "KV swap space in CPU memory in use, 0 to 1.", *PER_WORKER),
+    gauge(
         "ds4_engine_running_requests", "Running requests of each of several engines.", *PER_ENGINE
     ),
-    _gauge("ds4_engine_queue_depth", "Waiting requests of each of several engines.", *PER_ENGINE),
-    _gauge("ds4_engine_kv_usage_ratio", "KV cache of each of several engines in use.", *PER_ENGINE),
-    _counter("ds4_engine_loop_steps_total", "Steps of each of several engines.", *PER_ENGINE),
-    _gauge("ds4_engines", "Engines on a worker's page, told by their label.", "worker", "profile"),
-    _gauge(
+    gauge("ds4_engine_queue_depth", "Waiting requests of each of several engines.", *PER_ENGINE),
+    gauge("ds4_engine_kv_usage_ratio", "KV cache of each of several engines in use.", *PER_ENGINE),
+    counter("ds4_engine_loop_steps_total", "Steps of each of several engines.", *PER_ENGINE),
+    gauge("ds4_engines", "Engines on a worker's page, told by their label.", "worker", "profile"),
+    gauge(
         "ds4_engines_missing",
         "Engines that were on a worker's page and are not; meanwhile what is summed over engines"
         " is absent. After 600 s the rest counts as the whole.",
         "worker",
         "profile",
     ),
-    _gauge(
+    gauge(
         "ds4_engine_reported",
         "1 if a worker's page has metrics of an engine, 0 if it has none: unknown, not idle.",
         "worker",
         "profile",
     ),
-    _gauge(
+    gauge(
         "ds4_gauges_stale",
         "1 if requests run or wait and no counter of the engine moved for 60 s, or only by canaries"
         " of our own: the gauges are frozen, or the requests stand still.",
         "worker",
         "profile",
     ),
-    _gauge(
+    gauge(
         "ds4_cache_block_tokens",
         "Tokens of a KV cache block: a shared prefix shorter than that is never found.",
         "worker",
         "profile",
     ),
-    _gauge("ds4_lora_running_adapters", "LoRA adapters in the batch.", "worker", "profile"),
-    _gauge("ds4_lora_waiting_adapters", "LoRA adapters waited for.", "worker", "profile"),
-    _gauge(
+    gauge(
+        "ds4_gpu_memory_granted_ratio",
+        "Share of its GPU's memory that an engine may take, as it was told at its start, 0 to 1.",
+        "worker",
+        "profile",
+    ),
+    gauge("ds4_lora_running_adapters", "LoRA adapters in the batch.", "worker", "profile"),
+    gauge("ds4_lora_waiting_adapters", "LoRA adapters waited for.", "worker", "profile"),
+    gauge(
         "ds4_cache_miss_ratio",
         "Prompt tokens not found in the cache, of all, over 60 s; absent without prompts.",
         *PER_WORKER,
     ),
-    _gauge(
+    gauge(
         "ds4_prefill_token_ratio",
         "Computed prompt tokens, of these and the generated, over 60 s; absent without traffic.",
         *PER_WORKER,
     ),
-    _gauge(
+    gauge(
         "ds4_prefill_time_ratio",
         "Prefill time, of prefill and decode time, over 60 s; absent without finished requests.",
         *PER_WORKER,
     ),
-    _gauge(
+    gauge(
         "ds4_tokens_per_second",
         "Tokens a second over 60 s, prompt or generated; absent without traffic.",
         *PER_WORKER,
         "kind",
     ),
-    _gauge(
+    gauge(
         "ds4_vocabulary_missing",
         "1 for each signal that a worker's engine does not report, and why.",
         "worker",
@@ -132,7 +106,7 @@ WORKER_SIGNALS = (
         "signal",
         "why",
     ),
-    _gauge(
+    gauge(
         "ds4_vocabulary_info",
         "1, with the engine of a worker's page and the generation of its metric names: the oldest"
         " version that has them all.",
@@ -144,24 +118,24 @@ WORKER_SIGNALS = (
 )
 
 GPU_SIGNALS = (
-    _gauge("ds4_gpu_memory_used_bytes", f"GPU memory in use. {_MIG}", *PER_GPU),
-    _gauge("ds4_gpu_memory_total_bytes", f"GPU memory there is. {_MIG}", *PER_GPU),
-    _gauge(
+    gauge("ds4_gpu_memory_used_bytes", f"GPU memory in use. {_MIG}", *PER_GPU),
+    gauge("ds4_gpu_memory_total_bytes", f"GPU memory there is. {_MIG}", *PER_GPU),
+    gauge(
         "ds4_gpu_utilization_ratio",
         "Share of time a kernel ran; on MIG known of instances only, and from DCGM.",
         *PER_GPU,
     ),
-    _gauge("ds4_gpu_power_watts", "Power drawn.", *PER_GPU),
-    _gauge("ds4_gpu_temperature_celsius", "Temperature of the GPU.", *PER_GPU),
-    _gauge("ds4_gpu_last_xid", "Code of the last XID error, 0 for none.", *PER_GPU),
-    _counter(
+    gauge("ds4_gpu_power_watts", "Power drawn.", *PER_GPU),
+    gauge("ds4_gpu_temperature_celsius", "Temperature of the GPU.", *PER_GPU),
+    gauge("ds4_gpu_last_xid", "Code of the last XID error, 0 for none.", *PER_GPU),
+    counter(
         "ds4_gpu_ecc_errors_total",
         "Memory errors in the GPU's whole life (aggregate), corrected or uncorrected; an exporter"
         " without those gives the ones since its driver loaded.",
         *PER_GPU,
         "kind",
     ),
-    _gauge(
+    gauge(
         "ds4_gpu_unavailable",
         "1 for each reading that a GPU does not give, or `all`, and why.",
         *PER_GPU,
@@ -172,83 +146,76 @@ GPU_SIGNALS = (
 """From NVML, without `host`; from the page of an exporter with it."""
 
 ROUTER_SIGNALS = (
-    _counter("ds4_router_requests_total", "Requests at a router.", "router", "model"),
-    _counter(
+    counter("ds4_router_requests_total", "Requests at a router.", "router", "model"),
+    counter(
         "ds4_router_retries_total", "Attempts repeated elsewhere.", "router", "model", "reason"
     ),
-    _counter("ds4_router_errors_total", "Requests that failed.", "router", "model", "reason"),
+    counter("ds4_router_errors_total", "Requests that failed.", "router", "model", "reason"),
 )
 """From the page of a router in front of workers: vllm-router, production-stack, LiteLLM."""
 
 FLEET_SIGNALS = (
-    _gauge(
+    gauge(
         "ds4_worker_state",
         "1 for the state a worker is in, 0 for the others.",
         "worker",
         "profile",
         "state",
     ),
-    _gauge(
+    gauge(
         "ds4_worker_standstill_seconds",
         "Time for which requests are in a ready worker's engine and nothing but canaries moves it;"
         " 0 if it moves or is idle, absent if its load is not known.",
         "worker",
         "profile",
     ),
-    _gauge(
+    gauge(
         "ds4_worker_failure_info",
         "1 for each worker that is down, with the cause and what it was doing.",
         "worker",
         "profile",
         "why",
     ),
-    _gauge("ds4_cost_per_hour", "Price of an hour of all workers that run.", "currency"),
-    _counter("ds4_cost_spent_total", "Money spent, from the ledger.", "currency"),
-    _gauge("ds4_degradation_level", "Degradation level in force; 0 is normal.", "pool"),
-    _counter("ds4_gateway_requests_total", "Requests ended at the gateway.", "outcome", "model"),
-    _histogram(
+    *COST_SIGNALS,
+    gauge("ds4_degradation_level", "Degradation level in force; 0 is normal.", "pool"),
+    counter("ds4_gateway_requests_total", "Requests ended at the gateway.", "outcome", "model"),
+    histogram(
         "ds4_gateway_request_duration_seconds",
         "Time from a request's arrival to its end at the gateway.",
         edges=REQUEST_EDGES,
     ),
-    _gauge("ds4_gateway_inflight_requests", "Requests open at the gateway."),
-    _counter("ds4_retry_count_total", "Attempts given up for another worker.", "reason"),
-    _gauge(
-        "ds4_quantization_error",
-        "Divergence of a quantized profile from its reference on fixed prompts.",
-        "profile",
-        "reference",
-        "metric",
-    ),
-    _gauge(
+    gauge("ds4_gateway_inflight_requests", "Requests open at the gateway."),
+    counter("ds4_retry_count_total", "Attempts given up for another worker.", "reason"),
+    *QUALITY_SIGNALS,
+    gauge(
         "ds4_rule_evaluation_failed",
         "1 for a rule that could not be evaluated last time; its alerts stay as they are.",
         "group",
         "rule",
     ),
-    _gauge(
+    gauge(
         "ds4_source_up",
         "1 if the server that evaluates rules answered last time, with data that are fresh enough,"
         " else 0; only with `source.kind: prometheus`.",
     ),
-    _gauge("ds4_source_data_age_seconds", "Age of the newest `up` on that server."),
-    _counter(
+    gauge("ds4_source_data_age_seconds", "Age of the newest `up` on that server."),
+    counter(
         "ds4_source_questions_total",
         "Questions to that server: ok, partial (it warned that something may be missing), failed.",
         "outcome",
     ),
-    _counter("ds4_samples_dropped_total", "Samples that rules do not see.", "reason"),
-    _counter(
+    counter("ds4_samples_dropped_total", "Samples that rules do not see.", "reason"),
+    counter(
         "ds4_scrapes_left_out_total",
         "Scrapes left out to spare targets whose pages are slow or time out.",
     ),
-    _gauge("ds4_store_waiting_rows", "Scrapes that wait for a database that fails."),
-    _counter("ds4_store_lost_rows_total", "Scrapes lost because too many waited."),
-    _counter(
+    gauge("ds4_store_waiting_rows", "Scrapes that wait for a database that fails."),
+    counter("ds4_store_lost_rows_total", "Scrapes lost because too many waited."),
+    counter(
         "ds4_store_damaged_parts_total",
         "Parts of the history that were left out since the start, for they are damaged.",
     ),
-    _gauge(
+    gauge(
         "ds4_store_set_aside_timestamp_seconds",
         "When this daemon set a corrupt database aside; absent if it did not.",
         "store",
@@ -256,30 +223,30 @@ FLEET_SIGNALS = (
 )
 
 PROCESS_SIGNALS = (
-    _histogram("ds4_tick_seconds", "Duration of a tick, wave included.", edges=TICK_EDGES),
-    _histogram("ds4_wave_seconds", "Duration of a wave of scrapes.", edges=TICK_EDGES),
-    _counter("ds4_tick_overruns_total", "Ticks that took longer than the interval."),
-    _counter("ds4_scrapes_total", "Scrapes of targets, failed ones included."),
-    _counter("ds4_scrape_failures_total", "Scrapes that gave no samples.", "reason"),
-    _gauge("ds4_discovery_targets", "Targets of a scrape group.", "group"),
-    _counter(
+    histogram("ds4_tick_seconds", "Duration of a tick, wave included.", edges=TICK_EDGES),
+    histogram("ds4_wave_seconds", "Duration of a wave of scrapes.", edges=TICK_EDGES),
+    counter("ds4_tick_overruns_total", "Ticks that took longer than the interval."),
+    counter("ds4_scrapes_total", "Scrapes of targets, failed ones included."),
+    counter("ds4_scrape_failures_total", "Scrapes that gave no samples.", "reason"),
+    gauge("ds4_discovery_targets", "Targets of a scrape group.", "group"),
+    counter(
         "ds4_discovery_failures_total",
         "Lists of targets that could not be had, and targets refused.",
         "group",
         "kind",
     ),
-    _counter("ds4_job_failures_total", "Runs of a job that failed.", "job"),
-    _gauge("ds4_job_last_success_timestamp_seconds", "End of a job's last good run.", "job"),
-    _counter("ds4_actions_total", "Actions, by how they ended.", "kind", "status"),
-    _counter("ds4_notifications_total", "Notifications, by outcome.", "channel", "outcome"),
-    _gauge("ds4_build_info", "1, labelled with the version that runs.", "version"),
+    counter("ds4_job_failures_total", "Runs of a job that failed.", "job"),
+    gauge("ds4_job_last_success_timestamp_seconds", "End of a job's last good run.", "job"),
+    counter("ds4_actions_total", "Actions, by how they ended.", "kind", "status"),
+    counter("ds4_notifications_total", "Notifications, by outcome.", "channel", "outcome"),
+    gauge("ds4_build_info", "1, labelled with the version that runs.", "version"),
 )
 """About ds4watch itself; kept by telemetry, the others are handed to it."""
 
 TARGET_SERIES = (
-    _gauge("up", "1 if the last scrape of a target succeeded, else 0.", "worker", "profile"),
-    _gauge("scrape_duration_seconds", "Duration of a target's scrape.", "worker", "profile"),
-    _gauge("scrape_samples_scraped", "Samples on a target's page.", "worker", "profile"),
+    gauge("up", "1 if the last scrape of a target succeeded, else 0.", "worker", "profile"),
+    gauge("scrape_duration_seconds", "Duration of a target's scrape.", "worker", "profile"),
+    gauge("scrape_samples_scraped", "Samples on a target's page.", "worker", "profile"),
 )
 """Written beside each target's samples; queried, but not exposed on /metrics."""
 

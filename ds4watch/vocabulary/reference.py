@@ -13,10 +13,9 @@ from ds4watch.vocabulary.names import (
     ROUTER_SIGNALS,
     TARGET_SERIES,
     WORKER_SIGNALS,
-    Signal,
-    SignalType,
 )
 from ds4watch.vocabulary.routers import ROUTER_MEANINGS
+from ds4watch.vocabulary.signal import Signal, SignalType
 from ds4watch.vocabulary.table import RATIO, Engine, Meaning, Source
 from ds4watch.vocabulary.windows import RATIOS
 
@@ -91,6 +90,8 @@ _ORIGINS = (
     ("ds4_gateway_", "the gateways' spools"),
     ("ds4_retry_", "the gateways' spools"),
     ("ds4_quantization_error", "log-probabilities of fixed prompts, asked of both workers"),
+    ("ds4_quality_accuracy", "golden questions, asked of both workers"),
+    ("ds4_quality_measured", "the runs of both"),
     ("ds4_rule_", "the evaluation of rules"),
     ("ds4_samples_", "the live buffer"),
     ("ds4_scrapes_left_out", "the scraper"),
@@ -124,6 +125,8 @@ def worker_origin(name: str) -> str:
     told = [f"{engine.name}: {text}" for engine in ENGINES if (text := _from(whole, engine))]
     if name == "ds4_cache_block_tokens":
         told.insert(0, "vllm: `block_size` of `cache_config_info`")
+    if name == "ds4_gpu_memory_granted_ratio":
+        told.insert(0, "vllm: `gpu_memory_utilization` of `cache_config_info`")
     derived = [_DERIVED] if name in _FROM_COUNTERS else []
     return "; ".join([*derived, *told]) or origin(name)
 

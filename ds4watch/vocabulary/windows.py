@@ -35,6 +35,8 @@ RATIOS = (
 )
 """The columns of what `Windows.advance` returns: signal, its kind, the counters it needs."""
 
+PREFILL_TIME = [name for name, _, _ in RATIOS].index("ds4_prefill_time_ratio")
+
 _PROMPT, _PREFILL, _CACHED, _GENERATED, _PREFILL_SECONDS, _DECODE_SECONDS = range(len(COUNTERS))
 _TELL_A_RESTART = [_PROMPT, _GENERATED]
 _PARTS = [_CACHED, _PREFILL, _PREFILL_SECONDS, _PROMPT, _GENERATED]

@@ -15,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from ds4watch import __version__
 from ds4watch.model.series import Sample, labels_of
 from ds4watch.telemetry.metrics import CONTENT_TYPE, Telemetry
-from ds4watch.vocabulary.names import EXPOSED, PROCESS_SIGNALS, Signal, SignalType
+from ds4watch.vocabulary.names import EXPOSED, PROCESS_SIGNALS
+from ds4watch.vocabulary.signal import Signal, SignalType
 
 WORKER = {"worker": "w1", "profile": "tiny-full", "model": "tiny"}
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from ds4watch.cost.attribution import Charge, CostPart
+from ds4watch.cost.book import CostBook
+from ds4watch.cost.hours import HourSum
 from ds4watch.engine.signals import (
+    ACCURACY_DROP,
     QualityReading,
     RequestTotals,
     cost_samples,
     gpu_samples,
+    hour_samples,
     policy_samples,
     quality_samples,
     worker_state_samples,
@@ -105,8 +112,20 @@ def test_no_reading_at_all_is_said_in_one_series() -> None:
 
 def test_an_old_quality_reading_is_absent() -> None:
     reading = QualityReading("q", "f", "mean_abs_delta_logp", 0.2, at=100.0)
-    assert len(quality_samples([reading], 200.0, 100.0)) == 1
+    assert [it.name for it in quality_samples([reading], 200.0, 100.0)] == [
+        "ds4_quantization_error",
+        "ds4_quality_measured_timestamp_seconds",
+    ]
     assert quality_samples([reading], 200.1, 100.0) == []
+
+
+def test_a_drop_in_accuracy_has_a_series_of_its_own_and_says_when_it_was_measured() -> None:
+    samples = quality_samples([QualityReading("q", "f", ACCURACY_DROP, 1.5, at=100.0)], 200.0, 1e6)
+    pair = (("profile", "q"), ("reference", "f"))
+    assert [(it.name, it.labels, it.value) for it in samples] == [
+        ("ds4_quality_accuracy_drop_points", pair, 1.5),
+        ("ds4_quality_measured_timestamp_seconds", (("metric", ACCURACY_DROP), *pair), 100.0),
+    ]
 
 
 def test_requests_in_flight_are_told_only_when_every_gateway_said() -> None:
@@ -122,3 +141,25 @@ def test_money_is_shown_in_its_unit() -> None:
     samples = cost_samples(950_000_000, 1_500_000_000, "EUR")
     assert named(samples, "ds4_cost_per_hour") == {(("currency", "EUR"),): 0.95}
     assert named(samples, "ds4_cost_spent_total") == {(("currency", "EUR"),): 1.5}
+
+
+def test_an_hour_is_shown_beside_what_is_expected_where_that_is_known() -> None:
+    day, now = 86_400, 86_400 + 1800.0
+    book = CostBook({0: HourSum(3600.0, 2 * 10**9, 10**9)})
+    assert hour_samples(book, now, "EUR") == []
+    for at in (float(day), now):
+        busy = Charge(day, "w", "p", CostPart.BUSY, 10**9)
+        book.note([busy], {"w": 0.25}, at, longest_seconds=1800.0)
+    samples = hour_samples(book, now, "EUR")
+    eur = ("currency", "EUR")
+    assert named(samples, "ds4_cost_hour_so_far") == {
+        (eur, ("measure", "spent")): 1.0,
+        (eur, ("measure", "used")): 1.0,
+    }
+    spent, used = ((("basis", "yesterday"), eur, ("measure", it)) for it in ("spent", "used"))
+    expected = named(samples, "ds4_cost_hour_expected")
+    assert (expected[spent], expected[used]) == pytest.approx((1.0, 0.5))
+    assert named(samples, "ds4_cost_hour_difference")[used] == pytest.approx(0.5)
+    stages = named(samples, "ds4_cost_used_total")
+    assert stages[eur, ("profile", "p"), ("stage", "prefill")] == 0.5
+    assert stages[eur, ("profile", "p"), ("stage", "decode")] == 1.5

@@ -62,10 +62,11 @@ def everything(lines: Page | str, origin: Origin = ANYWHERE) -> Found:
 def signals(lines: Page | str, origin: Origin = ANYWHERE) -> Found:
     """Return what is read from a page's numbers: without what only describes it."""
     told = ("ds4_vocabulary_", "ds4_engines", "ds4_engine_reported", "ds4_gauges_stale")
+    settings = ("ds4_cache_block_tokens", "ds4_gpu_memory_granted_ratio")
     return {
         key: value
         for key, value in everything(lines, origin).items()
-        if not key[0].startswith(told) and key[0] != "ds4_cache_block_tokens"
+        if not key[0].startswith(told) and key[0] not in settings
     }
 
 

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from ds4watch.vocabulary.names import EXPOSED, Signal, SignalType, signal_of
+from ds4watch.vocabulary.names import EXPOSED, signal_of
+from ds4watch.vocabulary.signal import Signal, SignalType
 
 
 @pytest.mark.parametrize("signal", EXPOSED.values(), ids=lambda signal: str(signal.name))

@@ -54,6 +54,7 @@ def test_a_real_vllm_032_page_misses_nothing_and_is_known_as_that() -> None:
     found = everything(text)
     assert found["ds4_vocabulary_info", "vllm", "v1-0.32"] == 1
     assert found["ds4_cache_block_tokens",] == 128
+    assert found["ds4_gpu_memory_granted_ratio",] == 0.92
     assert found["ds4_engine_reported",] == 1
     assert found["ds4_engines",] == 1
 
