@@ -20,6 +20,7 @@ from ds4watch.alerting.machine import step
 from ds4watch.alerting.remote import Answers, Elsewhere, exit_evaluation, remote_evaluation
 from ds4watch.alerting.series import AlertSeries, recorded
 from ds4watch.alerting.texts import RuleTexts
+from ds4watch.engine.due import Due
 from ds4watch.engine.remote_rules import RemoteQuestion, RemoteRules
 from ds4watch.engine.round_storage import RoundStorage, RuleStorage, Written
 from ds4watch.engine.rule_failures import RuleFailures
@@ -80,16 +81,8 @@ class _Group:
     """A group and when it is due."""
 
     name: str
-    interval_seconds: float
+    due: Due
     rules: tuple[_Loaded, ...]
-    due_at: UnixSeconds = 0.0
-
-    def take_turn(self, now: UnixSeconds) -> bool:
-        """Return whether the group is due; if so, note when next."""
-        if now < self.due_at and self.due_at - now <= self.interval_seconds:
-            return False
-        self.due_at = now + self.interval_seconds
-        return True
 
 
 @dataclass(slots=True)
@@ -117,7 +110,8 @@ class RuleBook:
         """Raise ConfigError for a rule that cannot be put to the server."""
         pages = Counter[str]()
         self._groups = [
-            _Group(group.name, group.interval_seconds, _loaded(group, pages)) for group in groups
+            _Group(group.name, Due(group.interval_seconds), _loaded(group, pages))
+            for group in groups
         ]
         compiled = [tuple(rule.compiled for rule in group.rules) for group in self._groups]
         self._remote = RemoteRules(groups, compiled, elsewhere)
@@ -178,7 +172,7 @@ class RuleBook:
         turn = _Turn(RoundStorage(live), now, self._by_rule(alerts), removed, answers)
         self._end_orphans(turn)
         for group in self._groups:
-            self._evaluate_group(turn, group, is_due=group.take_turn(now))
+            self._evaluate_group(turn, group, is_due=group.due.is_now(now))
         self._after, self._alerts = turn.after, tuple(turn.alerts)
         written = tuple(turn.live.written)
         return Round(self._alerts, tuple(turn.transitions), self._failures.samples(), written)

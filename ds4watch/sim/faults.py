@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -21,7 +22,8 @@ OOM_MESSAGE = (
 class Fault(StrEnum):
     """What can go wrong.
 
-    `slow`, `http_500` and `slow_metrics` take a value: a factor, a share of requests, seconds.
+    `slow`, `http_500`, `slow_metrics` and `queue` take a value: a factor, a share of requests,
+    seconds, and by how many requests the queue on the page is longer than it is.
     `stuck`: the requests in the batch stand still, later ones do not. `metrics_error`: a line in
     the log about a negative increment, and the process ends.
     """
@@ -40,10 +42,12 @@ class Fault(StrEnum):
     METRICS_ERROR = "metrics_error"
     SLOW_METRICS = "slow_metrics"
     STUCK = "stuck"
+    QUEUE = "queue"
 
 
 _LONGEST_PAGE_SECONDS = 60.0
-_DEFAULTS = {Fault.SLOW: 10.0, Fault.HTTP_500: 1.0}
+_DEFAULTS = {Fault.SLOW: 10.0, Fault.HTTP_500: 1.0, Fault.QUEUE: 100.0}
+_WAITING = re.compile(rb"^(vllm:num_requests_waiting\{[^}\n]*\} )(\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,9 @@ def switch(name: str, value: float | None) -> FaultSwitch:
         raise ValueError(message)
     if fault is Fault.SLOW_METRICS and not 0 <= value <= _LONGEST_PAGE_SECONDS:
         message = f"slow_metrics needs 0 to {_LONGEST_PAGE_SECONDS:g} seconds, not {value}"
+        raise ValueError(message)
+    if fault is Fault.QUEUE and not value >= 0:
+        message = f"queue needs a number of requests, not {value}"
         raise ValueError(message)
     if fault is Fault.HTTP_500 and not 0 <= value <= 1:
         message = f"http_500 needs a share between 0 and 1, not {value}"
@@ -126,6 +133,11 @@ class Faults:
         return self._values.get(Fault.SLOW_METRICS, 0.0)
 
     @property
+    def more_waiting(self) -> float:
+        """By how many requests the queue on the page is longer than it is."""
+        return self._values.get(Fault.QUEUE, 0.0)
+
+    @property
     def slowness(self) -> float:
         """Factor on the duration of each step."""
         return self._values.get(Fault.SLOW, 1.0)
@@ -144,6 +156,11 @@ class Faults:
             {"fault": str(fault), "on": fault in self._values, "value": self._values.get(fault)}
             for fault in Fault
         ]
+
+
+def with_longer_queue(page: bytes, more: float) -> bytes:
+    """Return the metrics page with so many more requests waiting."""
+    return _WAITING.sub(lambda it: it[1] + repr(float(it[2]) + more).encode(), page)
 
 
 def spoil(fault: Fault, page: bytes) -> bytes:

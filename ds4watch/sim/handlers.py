@@ -14,7 +14,7 @@ from aiohttp import web
 
 from ds4watch.sim.api_errors import bad_request, invalid_body
 from ds4watch.sim.asks import DetokenizeBody, TokenizeBody, parse, served
-from ds4watch.sim.faults import Fault, FaultSwitch, spoil, switch
+from ds4watch.sim.faults import Fault, FaultSwitch, spoil, switch, with_longer_queue
 from ds4watch.sim.page import CONTENT_TYPE
 from ds4watch.sim.tokens import decode, encode, render_chat
 from ds4watch.sim.worker import SimWorker
@@ -75,6 +75,8 @@ class InfoHandlers:
             return web.Response(status=500, text="Internal Server Error")
         time.sleep(faults.metrics_seconds)  # noqa: ASYNC251 - holding up the loop is the fault
         page = self._worker.page()
+        if faults.more_waiting:
+            page = with_longer_queue(page, faults.more_waiting)
         for fault in filter(faults.has, _PAGE_FAULTS):
             page = spoil(fault, page)
         return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE})

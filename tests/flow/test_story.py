@@ -190,6 +190,20 @@ def test_the_books_hold_every_request_token_and_nano(story: Story) -> None:
     until(lambda: spent(story.daemon) >= nanos / 1e9 - 1e-6, "as much as the table holds, shown")
 
 
+def test_what_was_busy_is_told_by_stage_and_the_hour_is_kept_over_a_restart(story: Story) -> None:
+    daemon = story.daemon
+    ((busy,),) = daemon.rows("SELECT sum(nanos) FROM cost_hourly WHERE part = 'busy'")
+    stages = [
+        daemon.metric(f'ds4_cost_used_total{{currency="USD",profile="sim-full",stage="{it}"}}')
+        for it in ("prefill", "decode")
+    ]
+    assert all(stages), stages
+    used = daemon.metric("ds4_cost_used_total{") or 0.0
+    assert 0 < used <= busy / 1e9 + 1e-6
+    ((carry,),) = daemon.rows("SELECT value FROM meta WHERE name = 'carry'")
+    assert "cost_hours" in json.loads(carry)
+
+
 def spent(daemon: Daemon) -> float:
     return float(daemon.status()["cost"]["spent_total"])
 

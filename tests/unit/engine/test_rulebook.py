@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ds4watch.alerting.rulefile import load_rules
 from ds4watch.engine.rulebook import Round, RuleBook
@@ -98,6 +100,35 @@ def test_a_group_is_evaluated_at_its_own_interval_and_keeps_its_alerts_between(
         seen.append([it.phase for it in alerts if it.name == "Slow"])
     assert seen[:10] == [[AlertPhase.FIRING]] * 10
     assert seen[10] == [AlertPhase.RESOLVED]
+
+
+@given(st.lists(st.floats(0.0, 0.3), min_size=25, max_size=60))
+def test_a_group_misses_no_round_although_waves_end_now_sooner_now_later(
+    ends: list[float],
+) -> None:
+    live, rules = WritableMemory(), book()
+    alerts: tuple[AlertState, ...] = ()
+    changed = []
+    for number, end in enumerate(ends):
+        at = 1000.0 + number + end
+        depth(live, 60.0 if number % 2 else 0.0, at)
+        turn = rules.evaluate(live, alerts, at)
+        alerts = turn.alerts
+        changed += [number for it in turn.transitions if dict(it.labels)["alertname"] == "Long"]
+    assert changed == list(range(1, len(ends)))
+
+
+@given(st.lists(st.floats(0.0, 0.3), min_size=40, max_size=60))
+def test_a_slow_group_keeps_its_pace_although_waves_do_not(ends: list[float]) -> None:
+    live, rules = WritableMemory(), book()
+    alerts: tuple[AlertState, ...] = ()
+    seen = []
+    for number, end in enumerate(ends):
+        at = 1000.0 + number + end
+        depth(live, 100.0 + number, at)
+        alerts = rules.evaluate(live, alerts, at).alerts
+        seen += [round(it.value - 100.0) for it in alerts if it.name == "Slow"][-1:]
+    assert sorted(set(seen)) == list(range(0, len(ends), 10))
 
 
 def test_a_clock_set_back_does_not_silence_a_group(live: WritableMemory) -> None:

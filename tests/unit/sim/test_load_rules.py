@@ -7,7 +7,14 @@ import pytest
 
 from ds4watch.model.errors import ConfigError
 from ds4watch.model.usage import Usage
-from ds4watch.sim.faults import Fault, Faults, FaultSwitch, parse_fault, spoil
+from ds4watch.sim.faults import (
+    Fault,
+    Faults,
+    FaultSwitch,
+    parse_fault,
+    spoil,
+    with_longer_queue,
+)
 from ds4watch.sim.load import LoadSettings, LoadSummary, check, prompt, usage_of
 from ds4watch.sim.settings import ServerSettings, SimSettings
 from ds4watch.sim.settings import check as check_sim
@@ -95,6 +102,10 @@ def test_a_share_of_requests_fails_evenly() -> None:
 def test_spoilt_pages() -> None:
     page = b"\n".join(b"line %d" % number for number in range(12))
     assert spoil(Fault.METRICS_EMPTY, page) == b""
+    waiting = b'\nvllm:num_requests_waiting{engine="0",model_name="sim"} '
+    assert with_longer_queue(b"a 1" + waiting + b"3.0\nb 2", 60.0) == (
+        b"a 1" + waiting + b"63.0\nb 2"
+    )
     assert spoil(Fault.HALF_METRICS, page) == page[: len(page) // 2]
     assert b"not a number" in spoil(Fault.MALFORMED_METRICS, page)
 
