@@ -109,6 +109,9 @@ class Setting:
 
 def main(moments: int = MOMENTS) -> None:
     """Measure, and print."""
+    for program in ("prometheus", "prometheus-alertmanager"):
+        if shutil.which(program) is None:
+            raise SystemExit(f"needs the program {program} (Debian: apt-get install {program})")
     folder = Path(tempfile.mkdtemp(prefix="bench-reaction-"))
     try:
         with ExitStack() as stack:
