@@ -106,7 +106,8 @@ class Jobs:
             raise StoreError("; ".join(report.failures[:3]), reason=EdgeReason.OTHER)
         return (
             f"{report.rows} scrapes to {report.chunks} chunks, {_kib(report.bytes_before)} to "
-            f"{_kib(report.bytes_after)}; {report.settled} roll-ups joined"
+            f"{_kib(report.bytes_after)}; {report.settled} roll-ups and "
+            f"{report.joined} chunks joined"
         )
 
     async def prune(self) -> str:

@@ -1,7 +1,7 @@
-"""Ten minutes of scrapes of one target as one chunk: what `pack_rows` keeps, in a tenth of it.
+"""Scrapes of one target as one chunk: what `pack_rows` keeps, in a tenth of it.
 
-Layout: a version byte, the lengths of three sections, and these: the scrapes (a line each: time,
-time taken, samples on the page), the failures (JSON), the values of those that did not fail.
+Layout: the version, two lengths, the failures (JSON), and strips: of times, times taken, samples on
+the page, and each series. Where a scrape failed the series go on as they were before it.
 """
 
 from __future__ import annotations
@@ -10,21 +10,28 @@ import json
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from ds4watch.history.column_codec import pack_columns, unpack_columns
+from ds4watch.history.column_codec import unpack_columns
+from ds4watch.history.column_numbers import BoolArray
+from ds4watch.history.strip_codec import pack_strips
+from ds4watch.history.strip_reading import unpack_many
 from ds4watch.model.errors import EdgeReason
 from ds4watch.model.scrape import ScrapeFailure
 from ds4watch.model.series import FloatArray
 
 IndexArray = NDArray[np.intp]
 
-_HEADER = struct.Struct("<BIII")
-_VERSION = 1
+_HEADER = struct.Struct("<BII")
+_VERSION = 2
+_OLD_HEADER = struct.Struct("<BIII")
+_OLD_VERSION = 1
+_OWN = 3
+"""Columns before those of the series."""
 _LEVEL = 3
 _MAX_BYTES = 64 << 20
 """More than failures take; rubbish must not take the memory."""
@@ -52,18 +59,98 @@ class Scrapes:
         return np.flatnonzero(mask)
 
 
-def pack_chunk(scrapes: Scrapes) -> bytes:
-    """Return scrapes as bytes."""
-    lines = np.array([scrapes.times_ms, scrapes.took_ms, scrapes.page_samples], dtype=np.float64)
-    sections = (pack_columns(lines.T), _told(scrapes.failures), pack_columns(scrapes.values))
-    return _HEADER.pack(_VERSION, *map(len, sections)) + b"".join(sections)
+_UNREAD = ValueError("not read")
+
+
+def pack_chunk(scrapes: Scrapes, begins: BoolArray) -> bytes:
+    """Return scrapes as bytes; at the columns `begins` begin those that are read together."""
+    own = (scrapes.times_ms, scrapes.took_ms, scrapes.page_samples)
+    values = scrapes.values
+    if scrapes.failures:
+        values = _spread(scrapes)
+    table = np.column_stack([*(one.astype(np.float64) for one in own), values])
+    strips = pack_strips(table, np.concatenate([np.ones(_OWN, dtype=np.bool_), begins]))
+    failures = _told(scrapes.failures)
+    return _HEADER.pack(_VERSION, len(failures), len(strips)) + failures + strips
 
 
 def unpack_chunk(payload: bytes, columns: IndexArray | None = None) -> Scrapes:
     """Return the scrapes, with the chosen columns or all. Raises ValueError on rubbish."""
-    lines, failures, values = _sections(payload)
-    numbers = unpack_columns(lines).T.astype(np.int64)
-    if len(numbers) != 3:
+    (found,) = unpack_chunks([payload], columns)
+    if isinstance(found, ValueError):
+        raise found
+    return found
+
+
+def unpack_chunks(
+    payloads: Sequence[bytes], columns: IndexArray | None = None, *, times_only: bool = False
+) -> list[Scrapes | ValueError]:
+    """Return the scrapes of many chunks, or why one cannot be read: quicker than one by one.
+
+    times_only: how long they took and how many samples they had may be left out, as -1.
+    """
+    found: list[Scrapes | ValueError] = []
+    strips: list[bytes] = []
+    failures: dict[int, dict[int, ScrapeFailure]] = {}
+    for place, payload in enumerate(payloads):
+        try:
+            if payload[:1] == bytes([_OLD_VERSION]):
+                found.append(_unpacked_old(payload, columns))
+                continue
+            failures[place], table = _sections(payload)
+        except ValueError as error:
+            found.append(error)
+        else:
+            strips.append(table)
+            found.append(_UNREAD)
+    own = 1 if times_only else _OWN
+    wanted = None
+    if columns is not None:
+        wanted = np.concatenate([np.arange(own), columns + _OWN])
+    tables = unpack_many(strips, wanted)
+    for (place, why), unpacked in zip(failures.items(), tables, strict=True):
+        if isinstance(unpacked, ValueError):
+            found[place] = unpacked
+        else:
+            found[place] = _scrapes(unpacked, why, own if columns is not None else _OWN)
+    return found
+
+
+def _spread(scrapes: Scrapes) -> FloatArray:
+    """Return values with a row for each scrape."""
+    good = scrapes.good
+    if not good.size:
+        return np.zeros((len(scrapes.times_ms), scrapes.values.shape[1]))
+    before = np.searchsorted(good, np.arange(len(scrapes.times_ms)), side="right") - 1
+    spread: FloatArray = scrapes.values[np.maximum(before, 0)]
+    return spread
+
+
+def _scrapes(
+    table: FloatArray, failures: dict[int, ScrapeFailure], own: int
+) -> Scrapes | ValueError:
+    """Take scrapes out of a table that has the first `own` columns of each."""
+    if table.shape[1] < own or any(not 0 <= place < len(table) for place in failures):
+        return ValueError(f"a chunk of {table.shape} numbers and {len(failures)} failures")
+    told = np.full((_OWN, len(table)), -1, dtype=np.int64)
+    told[:own] = table[:, :own].T
+    values = table[:, own:]
+    times_ms, took_ms, page_samples = told
+    scrapes = Scrapes(times_ms, took_ms, page_samples, failures, values)
+    return replace(scrapes, values=values[scrapes.good]) if failures else scrapes
+
+
+def _unpacked_old(payload: bytes, columns: IndexArray | None) -> Scrapes:
+    if len(payload) < _OLD_HEADER.size:
+        message = f"a chunk of {len(payload)} bytes"
+        raise ValueError(message)
+    version, first, second, third = _OLD_HEADER.unpack_from(payload)
+    if len(payload) != _OLD_HEADER.size + first + second + third:
+        message = f"a chunk of version {version} and {len(payload)} bytes"
+        raise ValueError(message)
+    body = payload[_OLD_HEADER.size :]
+    numbers = unpack_columns(body[:first]).T.astype(np.int64)
+    if len(numbers) != _OWN:
         message = f"a chunk with {len(numbers)} numbers for each scrape"
         raise ValueError(message)
     times_ms, took_ms, page_samples = numbers
@@ -71,8 +158,8 @@ def unpack_chunk(payload: bytes, columns: IndexArray | None = None) -> Scrapes:
         times_ms=times_ms,
         took_ms=took_ms,
         page_samples=page_samples,
-        failures=_failures(failures),
-        values=unpack_columns(values, columns),
+        failures=_failures(body[first : first + second]),
+        values=unpack_columns(body[first + second :], columns),
     )
     if len(scrapes.good) != len(scrapes.values):
         message = f"a chunk with {len(scrapes.values)} rows for {len(scrapes.good)} scrapes"
@@ -80,21 +167,27 @@ def unpack_chunk(payload: bytes, columns: IndexArray | None = None) -> Scrapes:
     return scrapes
 
 
+def checks_itself(payload: bytes) -> bool:
+    """Say whether what is read of a payload is checked as it is read, without the rest."""
+    return payload[:1] == bytes([_VERSION])
+
+
 def checksum(payload: bytes) -> int:
     """Return what is stored beside a payload to tell whether it is still the same."""
     return zlib.crc32(payload)
 
 
-def _sections(payload: bytes) -> Sequence[bytes]:
+def _sections(payload: bytes) -> tuple[dict[int, ScrapeFailure], bytes]:
+    """Return the failures, and the strips still packed."""
     if len(payload) < _HEADER.size:
         message = f"a chunk of {len(payload)} bytes"
         raise ValueError(message)
-    version, first, second, third = _HEADER.unpack_from(payload)
-    if version != _VERSION or len(payload) != _HEADER.size + first + second + third:
+    version, first, second = _HEADER.unpack_from(payload)
+    if version != _VERSION or len(payload) != _HEADER.size + first + second:
         message = f"a chunk of version {version} and {len(payload)} bytes"
         raise ValueError(message)
-    body = payload[_HEADER.size :]
-    return body[:first], body[first : first + second], body[first + second :]
+    start = _HEADER.size + first
+    return _failures(payload[_HEADER.size : start]), payload[start:]
 
 
 def _told(failures: dict[int, ScrapeFailure]) -> bytes:

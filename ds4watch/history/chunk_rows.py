@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, bindparam, insert, select
 
-from ds4watch.history.chunk_codec import Scrapes, checksum, pack_chunk, unpack_chunk
-from ds4watch.history.frames import FailedScrape, Pick, RollupFrame, SchemaOf, StoredFrame
+from ds4watch.history.chunk_codec import Scrapes, checksum, pack_chunk
+from ds4watch.history.chunk_reading import Reading, whole, whole_chunks
+from ds4watch.history.frames import FailedScrape, Pick, RollupFrame, StoredFrame
 from ds4watch.history.rollup import Buckets, merge, pack_buckets, unpack_buckets
 from ds4watch.history.sample_models import chunks, rollups
 from ds4watch.history.sample_rows import known, raw_rows, runs, stored_targets
@@ -23,6 +24,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_PARTS = ("_bucket", "_sum", "_count", "_total", "_created")
 # Made once: to make them takes longer than to run them.
 _CHUNKS = (
     select(chunks)
@@ -39,18 +41,9 @@ _ROLLUPS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How one read goes about: `damaged` is called for each part that had to be left out."""
-
-    schema_of: SchemaOf
-    pick: Pick
-    damaged: Callable[[str], None]
-
-
 def chunk_row(target_id: int, schema: Schema, scrapes_of_run: Scrapes) -> dict[str, Any]:
     """Return the row of a chunk."""
-    payload = pack_chunk(scrapes_of_run)
+    payload = pack_chunk(scrapes_of_run, strips_of(schema))
     return {
         "target_id": target_id,
         "schema_id": schema.id,
@@ -62,6 +55,20 @@ def chunk_row(target_id: int, schema: Schema, scrapes_of_run: Scrapes) -> dict[s
         "payload_bytes": len(payload),
         "payload": payload,
     }
+
+
+def strips_of(schema: Schema) -> NDArray[np.bool_]:
+    """Return where on a page a strip begins: a metric, of a histogram all its parts."""
+    families = [_family(key.name) for key in schema.series]
+    begins = [one != before for one, before in zip(families, ["", *families], strict=False)]
+    return np.array(begins, dtype=np.bool_)
+
+
+def _family(name: str) -> str:
+    for part in _PARTS:
+        if name.endswith(part):
+            return name[: -len(part)]
+    return name
 
 
 def rollup_row(
@@ -142,32 +149,6 @@ def read_rollups(
     return sorted((one for one in found if len(one.starts_at)), key=lambda one: one.starts_at[0])
 
 
-def whole(kind: str, row: Row[Any], reading: Reading, unpack: Callable[[Row[Any]], T]) -> T | None:
-    """Return what a chunk or roll-up holds, or None, told, where it is damaged."""
-    if checksum(row.payload) != row.checksum:
-        reading.damaged(f"{kind} {row.id} is left out: its checksum is wrong")
-        return None
-    try:
-        return unpack(row)
-    except ValueError as error:
-        reading.damaged(f"{kind} {row.id} is left out: {error}")
-        return None
-
-
-def unpacked_chunk(row: Row[Any], reading: Reading) -> tuple[Schema, Scrapes]:
-    """Return what a chunk holds. Raises ValueError where it is damaged."""
-    schema = known(reading.schema_of, row.schema_id)
-    pick = reading.pick(schema)
-    part = unpack_chunk(row.payload, pick)
-    if len(part.times_ms) != row.rows:
-        message = f"{len(part.times_ms)} scrapes where {row.rows} were"
-        raise ValueError(message)
-    if part.values.shape[1] != len(schema.series if pick is None else pick):
-        message = f"{part.values.shape[1]} series where its schema has {len(schema.series)}"
-        raise ValueError(message)
-    return schema, part
-
-
 def unpacked_rollup(row: Row[Any], reading: Reading) -> Buckets:
     """Return what a roll-up holds. Raises ValueError where it is damaged."""
     schema = known(reading.schema_of, row.schema_id)
@@ -183,10 +164,8 @@ def _chunk_parts(
     connection: Connection, target_id: int, start_ms: int, end_ms: int, reading: Reading
 ) -> Iterator[tuple[Schema, Scrapes]]:
     given = {"target_id": target_id, "start_ms": start_ms, "end_ms": end_ms}
-    for row in connection.execute(_CHUNKS, given):
-        part = whole("chunk", row, reading, lambda row: unpacked_chunk(row, reading))
-        if part is not None:
-            yield part
+    rows = connection.execute(_CHUNKS, given).all()
+    yield from (part for part in whole_chunks(rows, reading) if part is not None)
 
 
 def _raw_parts(

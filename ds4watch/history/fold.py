@@ -41,6 +41,7 @@ class FoldReport:
     bytes_before: int = 0
     bytes_after: int = 0
     settled: int = 0
+    joined: int = 0
     failures: tuple[str, ...] = ()
 
 
@@ -102,9 +103,14 @@ class Due:
 
     def until_of(self, target_id: int) -> int:
         """Return the end of the last slot that is due for a target."""
+        return self.span_end(target_id, SLOT_MS, _GRACE_MS)
+
+    def span_end(self, target_id: int, span_ms: int, grace_ms: int) -> int:
+        """Return the end of the last span that is due for a target, spread as slots are."""
         # Multiples of the golden ratio are spread evenly, however many there are.
-        delay_ms = round(target_id * _GOLDEN_RATIO % 1 * self.spread_ms)
-        return (self.now_ms - _GRACE_MS - delay_ms) // SLOT_MS * SLOT_MS
+        spread_ms = self.spread_ms * span_ms // SLOT_MS
+        delay_ms = round(target_id * _GOLDEN_RATIO % 1 * spread_ms)
+        return (self.now_ms - grace_ms - delay_ms) // span_ms * span_ms
 
 
 def raw_bytes(connection: Connection, span: Span) -> dict[int, int]:

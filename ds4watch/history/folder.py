@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
-from ds4watch.history import fold, sample_rows, settle
+from ds4watch.history import fold, join, sample_rows, settle
 from ds4watch.history.appender import Appender
 from ds4watch.history.database import Database
 from ds4watch.history.errors import CorruptError
@@ -33,6 +33,7 @@ class _Tally:
     bytes_before: int = 0
     bytes_after: int = 0
     settled: int = 0
+    joined: int = 0
     failures: list[str] = field(default_factory=list)
 
     def add(self, batch: Batch) -> None:
@@ -68,16 +69,20 @@ class Folder:
         self._appender = appender
         self._schema_of = schema_of
         self._carries: dict[int, Carry] = {}
+        self._joined_ms: dict[tuple[int, int], int] = {}
         self._counted = False
         self._failing = False
 
     def start_anew(self) -> None:
         """Forget everything about the file."""
         self._carries.clear()
+        self._joined_ms.clear()
 
     def forget_target(self, target_id: int) -> None:
         """Forget what a target that is no longer stored had last."""
         self._carries.pop(target_id, None)
+        for span_ms in join.SPANS_MS:
+            self._joined_ms.pop((target_id, span_ms), None)
 
     async def fold(self, now: UnixSeconds, *, spread_seconds: float) -> FoldReport:
         """Fold all that is due. What fails stays as it was, and is tried again next time.
@@ -92,6 +97,8 @@ class Folder:
                 await sweep(self._pace)
             for resolution_seconds in settle.SPAN_MS:
                 await self._settle_due(resolution_seconds, due, tally)
+            for span_ms in join.SPANS_MS:
+                await self._join_due(span_ms, due, tally)
         except StoreError as error:
             tally.failures.append(str(error))
         self._tell(tally.failures)
@@ -101,6 +108,7 @@ class Folder:
             bytes_before=tally.bytes_before,
             bytes_after=tally.bytes_after,
             settled=tally.settled,
+            joined=tally.joined,
             failures=tuple(tally.failures),
         )
 
@@ -168,6 +176,32 @@ class Folder:
                         self._damaged(f"roll-up {number} is left out of what it was to become")
             except StoreError as error:
                 tally.leave(error)
+
+    async def _join_due(self, span_ms: int, due: Due, tally: _Tally) -> None:
+        for target_id in await self._database.read(join.target_ids):
+            until_ms = due.span_end(target_id, span_ms, join.WAIT_MS)
+            if self._joined_ms.get((target_id, span_ms), 0) >= until_ms:
+                continue
+            try:
+                await self._join_target(target_id, span_ms, until_ms, tally)
+            except StoreError as error:
+                tally.leave(error)
+
+    async def _join_target(
+        self, target_id: int, span_ms: int, until_ms: int, tally: _Tally
+    ) -> None:
+        """Join all that is due of a target. What was looked at once is not looked at again."""
+        from_ms = self._joined_ms.get((target_id, span_ms), 0)
+        while joining := await self._pace.read(
+            join.read_joining, target_id, span_ms, from_ms, until_ms, self._schema_of
+        ):
+            if joining.row is not None:
+                await self._pace.write(join.store_joining, joining)
+                tally.joined += len(joining.ids)
+            for number in joining.damaged:
+                self._damaged(f"chunk {number} is not joined with its neighbours")
+            from_ms = joining.end_ms + 1
+        self._joined_ms[target_id, span_ms] = until_ms
 
     def _tell(self, failures: list[str]) -> None:
         if failures and not self._failing:

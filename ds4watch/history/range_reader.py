@@ -1,6 +1,6 @@
 """The store as range queries see it: columns of the series wanted, read only.
 
-Chunks are decoded in slabs of two hours a target and kept; what has become of them on disk is
+Chunks are decoded in slabs of six hours a target and kept; what has become of them on disk is
 seen from the index alone, so that a second query on the same series reads next to nothing.
 """
 
@@ -17,20 +17,20 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, bindparam, func, select
 
-from ds4watch.history.chunk_rows import Reading, unpacked_chunk, whole
+from ds4watch.history.chunk_reading import Reading
 from ds4watch.history.database import home_of
+from ds4watch.history.join import LONGEST_CHUNK_MS
 from ds4watch.history.line import Line, Tuning
 from ds4watch.history.migrate import Which
 from ds4watch.history.place import Place
 from ds4watch.history.range_blocks import Source, block_of, without_twins
 from ds4watch.history.range_choice import Choice, choice_of
-from ds4watch.history.range_slabs import Piece, Slab, SlabCache, slab_of
+from ds4watch.history.range_pieces import SLAB_MS, read_slabs
+from ds4watch.history.range_slabs import Piece, Slab, SlabCache
 from ds4watch.history.sample_models import chunks, scrapes, targets
 from ds4watch.history.sample_models import schemas as schemas_table
 from ds4watch.history.sample_rows import (
     milliseconds,
-    raw_between,
-    runs,
     stored_schemas,
     stored_targets,
 )
@@ -43,8 +43,6 @@ from ds4watch.promql.storage import Block, Matcher, SeriesMatrix
 
 _log = logging.getLogger(__name__)
 
-SLAB_MS = 7_200_000
-_LONGEST_CHUNK_MS = 3_600_000
 _KEPT_CHOICES = 64
 _KEPT_COLUMNS = 64
 _TUNING = Tuning(durable=False, busy_timeout_seconds=5.0, answer_timeout_seconds=60.0)
@@ -63,12 +61,6 @@ _TAILS = (
     .join(targets)
     .where(scrapes.c.id > targets.c.folded_id)
     .group_by(scrapes.c.target_id)
-)
-_CHUNKS = (
-    select(chunks.c.id, chunks.c.schema_id, chunks.c.rows, chunks.c.checksum, chunks.c.payload)
-    .where(chunks.c.target_id == bindparam("target_id"))
-    .where(chunks.c.end_ms.between(bindparam("start_ms"), bindparam("end_ms")))
-    .order_by(chunks.c.end_ms, chunks.c.id)
 )
 _STATE = select(
     select(func.count()).select_from(targets).scalar_subquery(),
@@ -184,7 +176,7 @@ class StoredRanges:
         given = {
             # Whole slabs, so that what is kept does not depend on where a query begins.
             "start_ms": start_ms // SLAB_MS * SLAB_MS,
-            "end_ms": (end_ms + _LONGEST_CHUNK_MS) // SLAB_MS * SLAB_MS + SLAB_MS - 1,
+            "end_ms": (end_ms + LONGEST_CHUNK_MS) // SLAB_MS * SLAB_MS + SLAB_MS - 1,
         }
         pieces: dict[int, list[Piece]] = {}
         folded_ms: dict[int, int] = {}
@@ -204,18 +196,22 @@ class StoredRanges:
         sources: Sequence[Source],
         pieces: dict[int, list[Piece]],
     ) -> list[Block]:
+        wanted = [
+            piece
+            for source in sources
+            for target_id in source.target_ids
+            for piece in pieces.get(target_id, ())
+        ]
+        slabs = self._slabs(connection, choice, wanted)
         blocks: list[Block] = []
         series = samples = 0
-        until = self._monotonic() + self._limits.seconds
         for source in sources:
-            if self._monotonic() > until:
-                raise _took_too_long(self._limits.seconds)
-            slabs = [
-                self._slab(connection, choice, piece)
+            mine = [
+                slabs[piece]
                 for target_id in source.target_ids
                 for piece in pieces.get(target_id, ())
             ]
-            block = block_of(source, slabs)
+            block = block_of(source, mine)
             series += len(block.values)
             samples += block.values.size
             if series > self._limits.series:
@@ -225,11 +221,35 @@ class StoredRanges:
             blocks.append(block)
         return blocks
 
-    def _slab(self, connection: Connection, choice: Choice, piece: Piece) -> Slab:
-        reading = Reading(self._known.schemas.__getitem__, choice.pick, self._note_damage)
-        read = _tail if piece.slot is None else _chunk_parts
-        key = (choice.picking, piece.target_id, piece.slot)
-        return self._cache.get(key, piece.version, lambda: read(connection, piece, reading))
+    def _slabs(
+        self, connection: Connection, choice: Choice, wanted: Sequence[Piece]
+    ) -> dict[Piece, Slab]:
+        """Return what was kept, and read the rest; as far as it came, that is kept, too."""
+        slabs: dict[Piece, Slab] = {}
+        missing: list[Piece] = []
+        for piece in wanted:
+            kept = self._cache.get(self._key(choice, piece), piece.version)
+            if kept is None:
+                missing.append(piece)
+            else:
+                slabs[piece] = kept
+        until = self._monotonic() + self._limits.seconds
+        reading = Reading(
+            self._known.schemas.__getitem__,
+            choice.pick,
+            self._note_damage,
+            times_only=not choice.own,
+        )
+        for piece, slab in read_slabs(connection, missing, reading):
+            slabs[piece] = slab
+            self._cache.keep(self._key(choice, piece), piece.version, slab)
+            if self._monotonic() > until:
+                raise _took_too_long(self._limits.seconds)
+        return slabs
+
+    @staticmethod
+    def _key(choice: Choice, piece: Piece) -> Hashable:
+        return choice.picking, piece.target_id, piece.slot
 
     def _matrix(
         self, choice: Choice, sources: Sequence[Source], blocks: Sequence[Block]
@@ -256,27 +276,6 @@ class StoredRanges:
         if not self._damage_told:
             _log.warning("%s: %s; `ds4watch history verify` lists all", self._place, what)
         self._damage_told = True
-
-
-def _chunk_parts(connection: Connection, piece: Piece, reading: Reading) -> Slab:
-    assert piece.slot is not None
-    given = {
-        "target_id": piece.target_id,
-        "start_ms": piece.slot * SLAB_MS,
-        "end_ms": piece.slot * SLAB_MS + SLAB_MS - 1,
-    }
-    rows: Sequence[Any] = connection.execute(_CHUNKS, given).all()
-    parts = [whole("chunk", row, reading, lambda row: unpacked_chunk(row, reading)) for row in rows]
-    return slab_of(part for part in parts if part is not None)
-
-
-def _tail(connection: Connection, piece: Piece, reading: Reading) -> Slab:
-    try:
-        rows = raw_between(connection, piece.target_id)
-        return slab_of(runs(rows, reading.schema_of, reading.pick))
-    except ValueError as error:
-        reading.damaged(f"scrapes of target {piece.target_id} are left out: {error}")
-        return ()
 
 
 def _inode(place: Place) -> int | None:

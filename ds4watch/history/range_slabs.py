@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,8 @@ from ds4watch.model.series import STALE_NAN, FloatArray, Schema
 class Segment(NamedTuple):
     """Scrapes of one page: `times` (m,), `values` (picked series, m), `own` (SCRAPE_SERIES, m).
 
-    Where a scrape failed, `values` are staleness markers.
+    `own` is (0, m) where none of them is asked for. Where a scrape failed, `values` are staleness
+    markers.
     """
 
     schema: Schema
@@ -46,22 +47,24 @@ class SlabCache:
         self._used_bytes = 0
         self._slabs: OrderedDict[Hashable, tuple[Version, Slab]] = OrderedDict()
 
-    def get(self, key: Hashable, version: Version, make: Callable[[], Slab]) -> Slab:
-        """Return the slab of a version, made where it is not there."""
+    def get(self, key: Hashable, version: Version) -> Slab | None:
+        """Return the slab of a version, None where it is not there."""
         kept = self._slabs.get(key)
-        if kept is not None and kept[0] == version:
-            self._slabs.move_to_end(key)
-            return kept[1]
-        slab = make()
+        if kept is None or kept[0] != version:
+            return None
+        self._slabs.move_to_end(key)
+        return kept[1]
+
+    def keep(self, key: Hashable, version: Version, slab: Slab) -> None:
+        """Keep a slab, in the place of any other version."""
+        kept = self._slabs.pop(key, None)
         if kept is not None:
             self._used_bytes -= _bytes_of(kept[1])
         self._slabs[key] = (version, slab)
-        self._slabs.move_to_end(key)
         self._used_bytes += _bytes_of(slab)
         while self._used_bytes > self._budget_bytes and self._slabs:
             _, (_, oldest) = self._slabs.popitem(last=False)
             self._used_bytes -= _bytes_of(oldest)
-        return slab
 
     def clear(self) -> None:
         """Forget all."""
@@ -69,11 +72,11 @@ class SlabCache:
         self._used_bytes = 0
 
 
-def slab_of(parts: Iterable[tuple[Schema, Scrapes]]) -> Slab:
-    """Return scrapes as segments, neighbours of one page as one."""
+def slab_of(parts: Iterable[tuple[Schema, Scrapes]], *, own: bool) -> Slab:
+    """Return scrapes as segments, neighbours of one page as one; `own` if SCRAPE_SERIES count."""
     joined: list[list[Segment]] = []
     for schema, scrapes in parts:
-        segment = _segment(schema, scrapes)
+        segment = _segment(schema, scrapes, own=own)
         if joined and joined[-1][0].schema is schema:
             joined[-1].append(segment)
         else:
@@ -81,22 +84,24 @@ def slab_of(parts: Iterable[tuple[Schema, Scrapes]]) -> Slab:
     return tuple(_joined(segments) for segments in joined)
 
 
-def _segment(schema: Schema, scrapes: Scrapes) -> Segment:
+def _segment(schema: Schema, scrapes: Scrapes, *, own: bool) -> Segment:
     count = len(scrapes.times_ms)
-    own = np.zeros((len(SCRAPE_SERIES), count))
-    own[1] = scrapes.took_ms / 1000
     values = scrapes.values.T
     if scrapes.failures:
-        good = scrapes.good
-        own[0, good] = 1.0
         spread = np.full((len(values), count), STALE_NAN)
-        spread[:, good] = values
+        spread[:, scrapes.good] = values
         values = spread
-        own[2, good] = _samples(schema, scrapes)[good]
-    else:
-        own[0] = 1.0
-        own[2] = _samples(schema, scrapes)
-    return Segment(schema, scrapes.times_ms / 1000, values, own)
+    told = _own(schema, scrapes) if own else np.empty((0, count))
+    return Segment(schema, scrapes.times_ms / 1000, values, told)
+
+
+def _own(schema: Schema, scrapes: Scrapes) -> FloatArray:
+    own = np.zeros((len(SCRAPE_SERIES), len(scrapes.times_ms)))
+    good = scrapes.good
+    own[0, good] = 1.0
+    own[1] = scrapes.took_ms / 1000
+    own[2, good] = _samples(schema, scrapes)[good]
+    return own
 
 
 def _samples(schema: Schema, scrapes: Scrapes) -> FloatArray:

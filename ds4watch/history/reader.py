@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, select, text
 
 from ds4watch.history import chunk_rows, sample_rows, verify
-from ds4watch.history.chunk_rows import Reading
+from ds4watch.history.chunk_reading import Reading
 from ds4watch.history.database import home_of
 from ds4watch.history.frames import Keep, Pick, RollupFrame, StoredFrame
 from ds4watch.history.line import Line, Tuning

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from ds4watch.history import chunk_rows, sample_rows
 from ds4watch.history.appender import Appender
-from ds4watch.history.chunk_rows import Reading
+from ds4watch.history.chunk_reading import Reading
 from ds4watch.history.database import Database
 from ds4watch.history.fold import FoldReport
 from ds4watch.history.folder import Folder

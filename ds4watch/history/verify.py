@@ -8,7 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, Row, Table, case, func, select
 
-from ds4watch.history.chunk_rows import Reading, unpacked_chunk, unpacked_rollup, whole
+from ds4watch.history.chunk_reading import Reading, whole, whole_chunks
+from ds4watch.history.chunk_rows import unpacked_rollup
 from ds4watch.history.frames import Pick, SchemaOf
 from ds4watch.history.sample_models import chunks, rollups, scrapes, targets
 from ds4watch.history.sample_rows import Span, known, raw_slice, runs, spans, stored_targets
@@ -140,7 +141,7 @@ def _damage(table: Table, row: Row[Any], schema_of: SchemaOf) -> list[str]:
     messages: list[str] = []
     reading = Reading(schema_of, Pick(None), messages.append)
     if table is chunks:
-        whole("chunk", row, reading, lambda row: unpacked_chunk(row, reading))
+        whole_chunks([row], reading)
     else:
         whole("roll-up", row, reading, lambda row: unpacked_rollup(row, reading))
     return messages

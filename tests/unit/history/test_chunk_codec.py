@@ -8,6 +8,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from ds4watch.history.chunk_codec import Scrapes, checksum, pack_chunk, unpack_chunk
 from ds4watch.model.errors import EdgeReason
@@ -37,9 +38,14 @@ def scrapes(draw: st.DrawFn) -> Scrapes:
     )
 
 
+def strips(scrapes_of_run: Scrapes, width: int = 2) -> NDArray[np.bool_]:
+    """Begin one at every other column."""
+    return np.arange(scrapes_of_run.values.shape[1]) % width == 0
+
+
 @given(scrapes())
 def test_times_failures_and_values_come_back(before: Scrapes) -> None:
-    after = unpack_chunk(pack_chunk(before))
+    after = unpack_chunk(pack_chunk(before, strips(before)))
     for name in ("times_ms", "took_ms", "page_samples"):
         assert getattr(after, name).tolist() == getattr(before, name).tolist()
     assert after.failures == before.failures
@@ -57,19 +63,19 @@ def one() -> Scrapes:
 
 
 def test_chosen_columns_come_alone() -> None:
-    assert unpack_chunk(pack_chunk(one()), np.array([1])).values.shape == (1, 1)
+    assert unpack_chunk(pack_chunk(one(), strips(one())), np.array([1])).values.shape == (1, 1)
 
 
 def test_a_chunk_of_a_later_version_or_cut_short_is_refused() -> None:
-    payload = pack_chunk(one())
-    for wrong in (b"", payload[:20], payload[:-1], b"\x02" + payload[1:]):
+    payload = pack_chunk(one(), strips(one()))
+    for wrong in (b"", payload[:20], payload[:-1], b"\x03" + payload[1:]):
         with pytest.raises(ValueError, match="a chunk of"):
             unpack_chunk(wrong)
 
 
 def test_failures_that_are_not_as_written_are_refused() -> None:
-    _, first, second, third = struct.unpack_from("<BIII", pack_chunk(one()))
-    body = pack_chunk(one())[13:]
+    _, first, second, third = struct.unpack_from("<BIII", pack_chunk(one(), strips(one())))
+    body = pack_chunk(one(), strips(one()))[13:]
     for text in ("[[0]]", '[[0, "no such reason", ""]]', "{"):
         told = zstandard.compress(text.encode())
         payload = struct.pack("<BIII", 1, first, len(told), third)

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ds4watch.history.column_codec import pack_columns, unpack_columns
+from ds4watch.history.strip_codec import pack_strips
+from ds4watch.history.strip_reading import unpack_strips
 from ds4watch.model.series import FloatArray
 from tests.unit.history.helpers import bits, floats, same
 
@@ -47,6 +49,19 @@ def test_every_bit_comes_back_all_columns_or_some(table: FloatArray, data: st.Da
     assert same(unpack_columns(payload), table)
     keep = sorted(data.draw(st.sets(st.integers(0, table.shape[1] - 1))))
     some = unpack_columns(payload, np.array(keep, dtype=np.intp))
+    assert same(some, table[:, keep])
+
+
+@given(tables, st.data())
+def test_every_bit_comes_back_from_strips_all_columns_or_some(
+    table: FloatArray, data: st.DataObject
+) -> None:
+    width = table.shape[1]
+    begins = data.draw(st.lists(st.booleans(), min_size=width - 1, max_size=width - 1))
+    payload = pack_strips(table, np.array([True, *begins]))
+    assert same(unpack_strips(payload), table)
+    keep = sorted(data.draw(st.sets(st.integers(0, width - 1))))
+    some = unpack_strips(payload, np.array(keep, dtype=np.intp))
     assert same(some, table[:, keep])
 
 

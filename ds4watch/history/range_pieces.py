@@ -1,0 +1,121 @@
+"""Reads pieces of the stored past: the chunks of many targets, as many at once as fit."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Integer, Row, bindparam, select
+
+from ds4watch.history.chunk_codec import Scrapes
+from ds4watch.history.chunk_reading import Reading, whole_chunks
+from ds4watch.history.join import SPANS_MS
+from ds4watch.history.range_slabs import Piece, Slab, slab_of
+from ds4watch.history.sample_models import chunks
+from ds4watch.history.sample_rows import known, raw_between, runs
+from ds4watch.model.series import Schema
+
+SLAB_MS = SPANS_MS[-1]
+"""What one piece of chunks spans."""
+_TARGETS_AT_ONCE = 50
+_CELLS_AT_ONCE = 1 << 17
+"""Numbers decoded at once: what fits into the processor's cache."""
+_BYTES_AT_ONCE = 8 << 20
+
+_CHUNKS = (
+    select(
+        chunks.c.id,
+        chunks.c.target_id,
+        chunks.c.schema_id,
+        chunks.c.end_ms,
+        chunks.c.rows,
+        chunks.c.checksum,
+        chunks.c.payload,
+    )
+    .where(chunks.c.target_id.in_(bindparam("target_ids", type_=Integer, expanding=True)))
+    .where(chunks.c.end_ms.between(bindparam("start_ms"), bindparam("end_ms")))
+    # As the index has them: to sort them would mean to copy them.
+    .order_by(chunks.c.target_id, chunks.c.end_ms, chunks.c.start_ms)
+)
+_Part = tuple[int, int, Schema, Scrapes]
+"""End and id of a chunk, and what it holds."""
+
+
+def read_slabs(
+    connection: Connection, pieces: Sequence[Piece], reading: Reading
+) -> Iterator[tuple[Piece, Slab]]:
+    """Yield what pieces hold; a caller that has enough may stop."""
+    folded: defaultdict[int, list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        if piece.slot is None:
+            yield piece, _tail(connection, piece, reading)
+        else:
+            folded[piece.target_id].append(piece)
+    target_ids = list(folded)
+    for start in range(0, len(target_ids), _TARGETS_AT_ONCE):
+        some = target_ids[start : start + _TARGETS_AT_ONCE]
+        yield from _of_chunks(connection, {one: folded[one] for one in some}, reading)
+
+
+def _of_chunks(
+    connection: Connection, folded: dict[int, list[Piece]], reading: Reading
+) -> Iterator[tuple[Piece, Slab]]:
+    slots = {
+        (target_id, piece.slot or 0): piece for target_id, mine in folded.items() for piece in mine
+    }
+    bounds = [slot for _, slot in slots]
+    given = {
+        "target_ids": list(folded),
+        "start_ms": min(bounds) * SLAB_MS,
+        "end_ms": max(bounds) * SLAB_MS + SLAB_MS - 1,
+    }
+    parts: defaultdict[tuple[int, int], list[_Part]] = defaultdict(list)
+    rows: Iterable[Any] = connection.execute(_CHUNKS, given, execution_options={"yield_per": 64})
+    wanted = (row for row in rows if (row.target_id, row.end_ms // SLAB_MS) in slots)
+    for batch in _batches(wanted, reading):
+        for row, part in zip(batch, whole_chunks(batch, reading), strict=True):
+            if part is not None:
+                place = row.target_id, row.end_ms // SLAB_MS
+                parts[place].append((row.end_ms, row.id, *part))
+    for place, piece in slots.items():
+        mine = sorted(parts[place], key=lambda part: part[:2])
+        yield (
+            piece,
+            slab_of(
+                ((schema, scrapes) for _, _, schema, scrapes in mine), own=not reading.times_only
+            ),
+        )
+
+
+def _batches(rows: Iterator[Row[Any]], reading: Reading) -> Iterator[list[Row[Any]]]:
+    batch: list[Row[Any]] = []
+    cells = size = 0
+    for row in rows:
+        batch.append(row)
+        cells += row.rows * _width(row.schema_id, reading)
+        size += len(row.payload)
+        if cells > _CELLS_AT_ONCE or size > _BYTES_AT_ONCE:
+            yield batch
+            batch, cells, size = [], 0, 0
+    if batch:
+        yield batch
+
+
+def _width(schema_id: int, reading: Reading) -> int:
+    try:
+        picked = reading.pick(known(reading.schema_of, schema_id))
+    except ValueError:
+        return 0  # told when it is unpacked
+    assert picked is not None
+    return 1 + len(picked)
+
+
+def _tail(connection: Connection, piece: Piece, reading: Reading) -> Slab:
+    try:
+        rows = raw_between(connection, piece.target_id)
+        parts = runs(rows, reading.schema_of, reading.pick)
+        return slab_of(parts, own=not reading.times_only)
+    except ValueError as error:
+        reading.damaged(f"scrapes of target {piece.target_id} are left out: {error}")
+        return ()
