@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ds4watch.history.column_codec import unpack_columns
 from ds4watch.history.column_numbers import BoolArray
 from ds4watch.history.strip_codec import pack_strips
-from ds4watch.history.strip_reading import unpack_many
+from ds4watch.history.strip_reading import Payload, unpack_many
 from ds4watch.model.errors import EdgeReason
 from ds4watch.model.scrape import ScrapeFailure
 from ds4watch.model.series import FloatArray
@@ -74,7 +74,7 @@ def pack_chunk(scrapes: Scrapes, begins: BoolArray) -> bytes:
     return _HEADER.pack(_VERSION, len(failures), len(strips)) + failures + strips
 
 
-def unpack_chunk(payload: bytes, columns: IndexArray | None = None) -> Scrapes:
+def unpack_chunk(payload: Payload, columns: IndexArray | None = None) -> Scrapes:
     """Return the scrapes, with the chosen columns or all. Raises ValueError on rubbish."""
     (found,) = unpack_chunks([payload], columns)
     if isinstance(found, ValueError):
@@ -83,31 +83,33 @@ def unpack_chunk(payload: bytes, columns: IndexArray | None = None) -> Scrapes:
 
 
 def unpack_chunks(
-    payloads: Sequence[bytes], columns: IndexArray | None = None, *, times_only: bool = False
+    payloads: Sequence[Payload], columns: IndexArray | None = None, *, times_only: bool = False
 ) -> list[Scrapes | ValueError]:
     """Return the scrapes of many chunks, or why one cannot be read: quicker than one by one.
 
     times_only: how long they took and how many samples they had may be left out, as -1.
     """
     found: list[Scrapes | ValueError] = []
-    strips: list[bytes] = []
+    strips: list[Payload] = []
+    starts: list[int] = []
     failures: dict[int, dict[int, ScrapeFailure]] = {}
     for place, payload in enumerate(payloads):
         try:
             if payload[:1] == bytes([_OLD_VERSION]):
-                found.append(_unpacked_old(payload, columns))
+                found.append(_unpacked_old(payload[: len(payload)], columns))
                 continue
-            failures[place], table = _sections(payload)
+            failures[place], start = _sections(payload)
         except ValueError as error:
             found.append(error)
         else:
-            strips.append(table)
+            strips.append(payload)
+            starts.append(start)
             found.append(_UNREAD)
     own = 1 if times_only else _OWN
     wanted = None
     if columns is not None:
         wanted = np.concatenate([np.arange(own), columns + _OWN])
-    tables = unpack_many(strips, wanted)
+    tables = unpack_many(strips, wanted, starts=starts)
     for (place, why), unpacked in zip(failures.items(), tables, strict=True):
         if isinstance(unpacked, ValueError):
             found[place] = unpacked
@@ -167,7 +169,7 @@ def _unpacked_old(payload: bytes, columns: IndexArray | None) -> Scrapes:
     return scrapes
 
 
-def checks_itself(payload: bytes) -> bool:
+def checks_itself(payload: Payload) -> bool:
     """Say whether what is read of a payload is checked as it is read, without the rest."""
     return payload[:1] == bytes([_VERSION])
 
@@ -177,17 +179,18 @@ def checksum(payload: bytes) -> int:
     return zlib.crc32(payload)
 
 
-def _sections(payload: bytes) -> tuple[dict[int, ScrapeFailure], bytes]:
-    """Return the failures, and the strips still packed."""
-    if len(payload) < _HEADER.size:
-        message = f"a chunk of {len(payload)} bytes"
+def _sections(payload: Payload) -> tuple[dict[int, ScrapeFailure], int]:
+    """Return the failures, and where the strips begin."""
+    size = len(payload)
+    if size < _HEADER.size:
+        message = f"a chunk of {size} bytes"
         raise ValueError(message)
-    version, first, second = _HEADER.unpack_from(payload)
-    if version != _VERSION or len(payload) != _HEADER.size + first + second:
-        message = f"a chunk of version {version} and {len(payload)} bytes"
-        raise ValueError(message)
+    version, first, second = _HEADER.unpack(payload[: _HEADER.size])
     start = _HEADER.size + first
-    return _failures(payload[_HEADER.size : start]), payload[start:]
+    if version != _VERSION or size != start + second:
+        message = f"a chunk of version {version} and {size} bytes"
+        raise ValueError(message)
+    return (_failures(payload[_HEADER.size : start]) if first else {}), start
 
 
 def _told(failures: dict[int, ScrapeFailure]) -> bytes:

@@ -12,9 +12,23 @@ from sqlalchemy import Row
 from ds4watch.history.chunk_codec import Scrapes, checks_itself, checksum, unpack_chunks
 from ds4watch.history.frames import Pick, SchemaOf
 from ds4watch.history.sample_rows import known
+from ds4watch.history.strip_reading import Payload
 from ds4watch.model.series import Schema
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRow:
+    """A chunk as it is stored; `payload` may be read when it is asked for."""
+
+    id: int
+    target_id: int
+    schema_id: int
+    end_ms: int
+    rows: int
+    checksum: int
+    payload: Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +54,9 @@ def whole(kind: str, row: Row[Any], reading: Reading, unpack: Callable[[Row[Any]
         return None
 
 
-def whole_chunks(rows: Sequence[Row[Any]], reading: Reading) -> list[tuple[Schema, Scrapes] | None]:
+def whole_chunks(
+    rows: Sequence[ChunkRow | Row[Any]], reading: Reading
+) -> list[tuple[Schema, Scrapes] | None]:
     """Return what chunks hold, None where one is damaged.
 
     Of chunks that check themselves only what is read is looked at.
@@ -71,8 +87,8 @@ def whole_chunks(rows: Sequence[Row[Any]], reading: Reading) -> list[tuple[Schem
     return found
 
 
-def _check_sum(row: Row[Any]) -> None:
-    if checksum(row.payload) != row.checksum:
+def _check_sum(row: ChunkRow | Row[Any]) -> None:
+    if checksum(row.payload[: len(row.payload)]) != row.checksum:
         message = "its checksum is wrong"
         raise ValueError(message)
 

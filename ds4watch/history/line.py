@@ -20,11 +20,14 @@ class Tuning:
         when the machine dies.
     busy_timeout_seconds: how long another writer is waited for.
     answer_timeout_seconds: how long a transaction may take on a server.
+    mapped_bytes: how much of a file is read as memory, if it is; a disk that fails is then a
+        crash, so only where nothing else is at stake.
     """
 
     durable: bool
     busy_timeout_seconds: float
     answer_timeout_seconds: float = 2.0
+    mapped_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

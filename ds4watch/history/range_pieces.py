@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Integer, Row, bindparam, select
+from sqlalchemy import Connection, Integer, bindparam, select
 
 from ds4watch.history.chunk_codec import Scrapes
-from ds4watch.history.chunk_reading import Reading, whole_chunks
+from ds4watch.history.chunk_reading import ChunkRow, Reading, whole_chunks
 from ds4watch.history.join import SPANS_MS
 from ds4watch.history.range_slabs import Piece, Slab, slab_of
 from ds4watch.history.sample_models import chunks
@@ -21,9 +23,9 @@ SLAB_MS = SPANS_MS[-1]
 _TARGETS_AT_ONCE = 50
 _CELLS_AT_ONCE = 1 << 17
 """Numbers decoded at once: what fits into the processor's cache."""
-_BYTES_AT_ONCE = 8 << 20
+_BYTES_AT_ONCE = 32 << 20
 
-_CHUNKS = (
+_PLACES = (
     select(
         chunks.c.id,
         chunks.c.target_id,
@@ -31,13 +33,14 @@ _CHUNKS = (
         chunks.c.end_ms,
         chunks.c.rows,
         chunks.c.checksum,
-        chunks.c.payload,
+        chunks.c.payload_bytes,
     )
     .where(chunks.c.target_id.in_(bindparam("target_ids", type_=Integer, expanding=True)))
     .where(chunks.c.end_ms.between(bindparam("start_ms"), bindparam("end_ms")))
     # As the index has them: to sort them would mean to copy them.
     .order_by(chunks.c.target_id, chunks.c.end_ms, chunks.c.start_ms)
 )
+_PAYLOADS = select(chunks.c.id, chunks.c.payload)
 _Part = tuple[int, int, Schema, Scrapes]
 """End and id of a chunk, and what it holds."""
 
@@ -71,10 +74,12 @@ def _of_chunks(
         "end_ms": max(bounds) * SLAB_MS + SLAB_MS - 1,
     }
     parts: defaultdict[tuple[int, int], list[_Part]] = defaultdict(list)
-    rows: Iterable[Any] = connection.execute(_CHUNKS, given, execution_options={"yield_per": 64})
-    wanted = (row for row in rows if (row.target_id, row.end_ms // SLAB_MS) in slots)
+    rows = connection.execute(_PLACES, given).all()
+    wanted = [row for row in rows if (row.target_id, row.end_ms // SLAB_MS) in slots]
     for batch in _batches(wanted, reading):
-        for row, part in zip(batch, whole_chunks(batch, reading), strict=True):
+        with _with_payloads(connection, batch) as whole:
+            parts_of_batch = whole_chunks(whole, reading)
+        for row, part in zip(batch, parts_of_batch, strict=True):
             if part is not None:
                 place = row.target_id, row.end_ms // SLAB_MS
                 parts[place].append((row.end_ms, row.id, *part))
@@ -88,13 +93,43 @@ def _of_chunks(
         )
 
 
-def _batches(rows: Iterator[Row[Any]], reading: Reading) -> Iterator[list[Row[Any]]]:
-    batch: list[Row[Any]] = []
+@contextmanager
+def _with_payloads(connection: Connection, rows: Sequence[Any]) -> Iterator[list[ChunkRow]]:
+    """Give chunks their payloads; of SQLite's, only what is asked for is read."""
+    if connection.dialect.name != "sqlite":
+        query = _PAYLOADS.where(chunks.c.id.in_([row.id for row in rows]))
+        payloads = dict(connection.execute(query).tuples())
+        yield [_chunk_row(row, payloads[row.id]) for row in rows]
+        return
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    with ExitStack() as stack:
+        blobs = [
+            stack.enter_context(driver.blobopen("chunks", "payload", row.id, readonly=True))
+            for row in rows
+        ]
+        yield [_chunk_row(row, blob) for row, blob in zip(rows, blobs, strict=True)]
+
+
+def _chunk_row(row: Any, payload: Any) -> ChunkRow:
+    return ChunkRow(
+        id=row.id,
+        target_id=row.target_id,
+        schema_id=row.schema_id,
+        end_ms=row.end_ms,
+        rows=row.rows,
+        checksum=row.checksum,
+        payload=payload,
+    )
+
+
+def _batches(rows: Sequence[Any], reading: Reading) -> Iterator[list[Any]]:
+    batch: list[Any] = []
     cells = size = 0
     for row in rows:
         batch.append(row)
         cells += row.rows * _width(row.schema_id, reading)
-        size += len(row.payload)
+        size += row.payload_bytes
         if cells > _CELLS_AT_ONCE or size > _BYTES_AT_ONCE:
             yield batch
             batch, cells, size = [], 0, 0

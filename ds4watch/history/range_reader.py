@@ -45,7 +45,9 @@ _log = logging.getLogger(__name__)
 
 _KEPT_CHOICES = 64
 _KEPT_COLUMNS = 64
-_TUNING = Tuning(durable=False, busy_timeout_seconds=5.0, answer_timeout_seconds=60.0)
+_TUNING = Tuning(
+    durable=False, busy_timeout_seconds=5.0, answer_timeout_seconds=60.0, mapped_bytes=1 << 40
+)
 
 _SLOT = (chunks.c.end_ms // SLAB_MS).label("slot")
 _SLOTS = (

@@ -94,6 +94,7 @@ class SqliteHome:
             connection.execute(f"PRAGMA query_only={'ON' if read_only else 'OFF'}")
             # Many are built to fill what is deleted with zeros: that writes every page of a chunk.
             connection.execute("PRAGMA secure_delete=FAST")
+            connection.execute(f"PRAGMA mmap_size={tuning.mapped_bytes}")
             if not tuning.durable:
                 connection.execute(f"PRAGMA wal_autocheckpoint={LONGEST_LOG_PAGES}")
 

@@ -11,6 +11,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -27,13 +28,22 @@ from ds4watch.history.squeeze import unsqueezed
 from ds4watch.history.strip_codec import BEGINS, COLUMN_BYTES, HEADER, STRIP_BYTES
 from ds4watch.model.series import FloatArray
 
+
+class Payload(Protocol):
+    """Bytes, or what reads them from a database when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> bytes: ...
+
+
 _MOST_ROWS = 1 << 16
 _MOST_CELLS = 1 << 26
 """More than any payload has; rubbish must not take the memory."""
 _WIDTH_OF = np.array((0, *WIDTHS))
 
 
-def unpack_strips(payload: bytes, columns: IndexArray | None = None) -> FloatArray:
+def unpack_strips(payload: Payload, columns: IndexArray | None = None) -> FloatArray:
     """Return the chosen columns, or all: shape (rows, columns). Raises ValueError on rubbish."""
     (found,) = unpack_many([payload], columns)
     if isinstance(found, ValueError):
@@ -42,14 +52,20 @@ def unpack_strips(payload: bytes, columns: IndexArray | None = None) -> FloatArr
 
 
 def unpack_many(
-    payloads: Sequence[bytes], columns: IndexArray | None = None
+    payloads: Sequence[Payload],
+    columns: IndexArray | None = None,
+    *,
+    starts: Sequence[int] | None = None,
 ) -> list[FloatArray | ValueError]:
-    """Return the chosen columns, or all, of each payload, or why it cannot be read."""
+    """Return the chosen columns, or all, of each payload, or why it cannot be read.
+
+    starts: where in each payload the strips begin.
+    """
     found: list[FloatArray | ValueError] = [ValueError("not read")] * len(payloads)
     alike: defaultdict[tuple[int, bytes], list[tuple[int, _Part]]] = defaultdict(list)
     for place, payload in enumerate(payloads):
         try:
-            part = _part(payload)
+            part = _part(payload, 0 if starts is None else starts[place])
         except (struct.error, ValueError, MemoryError) as error:
             found[place] = ValueError(f"packed columns cannot be read: {error}")
         else:
@@ -70,17 +86,18 @@ class _Part:
     strips: int
     plain: bytes
     begins: bytes
-    payload: bytes
+    payload: Payload
     start: int
 
 
-def _part(payload: bytes) -> _Part:
-    rows, columns, strips, length, check = HEADER.unpack_from(payload)
+def _part(payload: Payload, begin: int) -> _Part:
+    begin += HEADER.size
+    rows, columns, strips, length, check = HEADER.unpack(payload[begin - HEADER.size : begin])
     if rows > _MOST_ROWS or rows * columns > _MOST_CELLS or strips > columns:
         message = f"{rows} rows of {columns} columns are more than are ever packed"
         raise ValueError(message)
-    start = HEADER.size + length
-    head = payload[HEADER.size : start]
+    start = begin + length
+    head = payload[begin:start]
     if zlib.crc32(head) != check:
         message = "the checksum of the head is wrong"
         raise ValueError(message)
