@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ds4watch.history.column_codec import unpack_columns
 from ds4watch.history.column_numbers import BoolArray
+from ds4watch.history.squeeze import FAST, LASTING
 from ds4watch.history.strip_codec import pack_strips
 from ds4watch.history.strip_reading import Payload, unpack_many
 from ds4watch.model.errors import EdgeReason
@@ -62,30 +63,28 @@ class Scrapes:
 _UNREAD = ValueError("not read")
 
 
-def pack_chunk(scrapes: Scrapes, begins: BoolArray) -> bytes:
-    """Return scrapes as bytes; at the columns `begins` begin those that are read together."""
+def pack_chunk(scrapes: Scrapes, begins: BoolArray, *, lasting: bool = False) -> bytes:
+    """Return scrapes as bytes; at the columns `begins` begin those that are read together.
+
+    lasting: it stays long, so that fewer bytes are worth more time.
+    """
     own = (scrapes.times_ms, scrapes.took_ms, scrapes.page_samples)
     values = scrapes.values
     if scrapes.failures:
         values = _spread(scrapes)
     table = np.column_stack([*(one.astype(np.float64) for one in own), values])
-    strips = pack_strips(table, np.concatenate([np.ones(_OWN, dtype=np.bool_), begins]))
+    begins = np.concatenate([np.ones(_OWN, dtype=np.bool_), begins])
+    strips = pack_strips(table, begins, LASTING if lasting else FAST)
     failures = _told(scrapes.failures)
     return _HEADER.pack(_VERSION, len(failures), len(strips)) + failures + strips
-
-
-def unpack_chunk(payload: Payload, columns: IndexArray | None = None) -> Scrapes:
-    """Return the scrapes, with the chosen columns or all. Raises ValueError on rubbish."""
-    (found,) = unpack_chunks([payload], columns)
-    if isinstance(found, ValueError):
-        raise found
-    return found
 
 
 def unpack_chunks(
     payloads: Sequence[Payload], columns: IndexArray | None = None, *, times_only: bool = False
 ) -> list[Scrapes | ValueError]:
-    """Return the scrapes of many chunks, or why one cannot be read: quicker than one by one.
+    """Return the scrapes of many chunks, all columns or some, or why one cannot be read.
+
+    Many at once take much less time than one by one.
 
     times_only: how long they took and how many samples they had may be left out, as -1.
     """

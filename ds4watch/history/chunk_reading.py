@@ -36,12 +36,14 @@ class Reading:
     """How one read goes about: `damaged` is called for each part that had to be left out.
 
     times_only: how long scrapes took, and how many samples they had, is not read.
+    partly: of chunks that check themselves only what is read is looked at.
     """
 
     schema_of: SchemaOf
     pick: Pick
     damaged: Callable[[str], None]
     times_only: bool = False
+    partly: bool = False
 
 
 def whole(kind: str, row: Row[Any], reading: Reading, unpack: Callable[[Row[Any]], T]) -> T | None:
@@ -57,15 +59,12 @@ def whole(kind: str, row: Row[Any], reading: Reading, unpack: Callable[[Row[Any]
 def whole_chunks(
     rows: Sequence[ChunkRow | Row[Any]], reading: Reading
 ) -> list[tuple[Schema, Scrapes] | None]:
-    """Return what chunks hold, None where one is damaged.
-
-    Of chunks that check themselves only what is read is looked at.
-    """
+    """Return what chunks hold, None where one is damaged."""
     found: list[tuple[Schema, Scrapes] | None] = [None] * len(rows)
     by_schema: defaultdict[int, list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
         try:
-            if not (reading.pick.some and checks_itself(row.payload)):
+            if not (reading.partly and checks_itself(row.payload)):
                 _check_sum(row)
             known(reading.schema_of, row.schema_id)
         except ValueError as error:

@@ -41,9 +41,11 @@ _ROLLUPS = (
 )
 
 
-def chunk_row(target_id: int, schema: Schema, scrapes_of_run: Scrapes) -> dict[str, Any]:
-    """Return the row of a chunk."""
-    payload = pack_chunk(scrapes_of_run, strips_of(schema))
+def chunk_row(
+    target_id: int, schema: Schema, scrapes_of_run: Scrapes, *, lasting: bool = False
+) -> dict[str, Any]:
+    """Return the row of a chunk; see `pack_chunk` for `lasting`."""
+    payload = pack_chunk(scrapes_of_run, strips_of(schema), lasting=lasting)
     return {
         "target_id": target_id,
         "schema_id": schema.id,

@@ -82,11 +82,6 @@ class Pick:
         self._keep = keep
         self._known: dict[int, IndexArray] = {}
 
-    @property
-    def some(self) -> bool:
-        """Whether not all series are wanted."""
-        return self._keep is not None
-
     def __call__(self, schema: Schema) -> IndexArray | None:
         """Return the places in `schema`, rising."""
         if self._keep is None:

@@ -120,7 +120,8 @@ def _joined(target_id: int, rows: Sequence[Row[Any]], schema_of: SchemaOf) -> Jo
     joined = None
     if len(whole) > 1:
         _, (schema, _) = whole[0]
-        joined = chunk_row(target_id, schema, _concatenated([one for _, (_, one) in whole]))
+        together = _concatenated([one for _, (_, one) in whole])
+        joined = chunk_row(target_id, schema, together, lasting=True)
     return Joining(
         ids=[row.id for row, _ in whole],
         damaged=[row.id for row, part in zip(rows, parts, strict=True) if part is None],

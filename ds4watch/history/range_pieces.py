@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Integer, bindparam, select
+from sqlalchemy import Connection, Integer, bindparam, func, select
 
 from ds4watch.history.chunk_codec import Scrapes
 from ds4watch.history.chunk_reading import ChunkRow, Reading, whole_chunks
-from ds4watch.history.join import SPANS_MS
+from ds4watch.history.join import LONGEST_CHUNK_MS, SPANS_MS
 from ds4watch.history.range_slabs import Piece, Slab, slab_of
-from ds4watch.history.sample_models import chunks
+from ds4watch.history.sample_models import chunks, scrapes, targets
 from ds4watch.history.sample_rows import known, raw_between, runs
 from ds4watch.model.series import Schema
 
@@ -41,8 +41,42 @@ _PLACES = (
     .order_by(chunks.c.target_id, chunks.c.end_ms, chunks.c.start_ms)
 )
 _PAYLOADS = select(chunks.c.id, chunks.c.payload)
+_SLOT = (chunks.c.end_ms // SLAB_MS).label("slot")
+_SLOTS = (
+    select(
+        chunks.c.target_id, _SLOT, func.count(), func.max(chunks.c.id), func.max(chunks.c.end_ms)
+    )
+    .where(chunks.c.end_ms.between(bindparam("start_ms"), bindparam("end_ms")))
+    .group_by(chunks.c.target_id, _SLOT)
+    .order_by(chunks.c.target_id, _SLOT)
+)
+_TAILS = (
+    select(scrapes.c.target_id, func.count(), func.max(scrapes.c.id))
+    .join(targets)
+    .where(scrapes.c.id > targets.c.folded_id)
+    .group_by(scrapes.c.target_id)
+)
 _Part = tuple[int, int, Schema, Scrapes]
 """End and id of a chunk, and what it holds."""
+
+
+def stored_pieces(connection: Connection, start_ms: int, end_ms: int) -> dict[int, list[Piece]]:
+    """Return what there is of each target from start to end, without reading it."""
+    given = {
+        # Whole slabs, so that what is kept does not depend on where a query begins.
+        "start_ms": start_ms // SLAB_MS * SLAB_MS,
+        "end_ms": (end_ms + LONGEST_CHUNK_MS) // SLAB_MS * SLAB_MS + SLAB_MS - 1,
+    }
+    pieces: dict[int, list[Piece]] = {}
+    folded_ms: dict[int, int] = {}
+    for target_id, slot, count, newest, until_ms in connection.execute(_SLOTS, given):
+        folded_ms[target_id] = until_ms
+        piece = Piece(target_id, int(slot), (count, newest))
+        pieces.setdefault(target_id, []).append(piece)
+    for target_id, count, newest in connection.execute(_TAILS):
+        if folded_ms.get(target_id, 0) < end_ms:
+            pieces.setdefault(target_id, []).append(Piece(target_id, None, (count, newest)))
+    return pieces
 
 
 def read_slabs(
@@ -98,7 +132,7 @@ def _with_payloads(connection: Connection, rows: Sequence[Any]) -> Iterator[list
     """Give chunks their payloads; of SQLite's, only what is asked for is read."""
     if connection.dialect.name != "sqlite":
         query = _PAYLOADS.where(chunks.c.id.in_([row.id for row in rows]))
-        payloads = dict(connection.execute(query).tuples())
+        payloads = {row.id: row.payload for row in connection.execute(query)}
         yield [_chunk_row(row, payloads[row.id]) for row in rows]
         return
     driver = connection.connection.driver_connection

@@ -15,20 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, func, select
 
 from ds4watch.history.chunk_reading import Reading
 from ds4watch.history.database import home_of
-from ds4watch.history.join import LONGEST_CHUNK_MS
 from ds4watch.history.line import Line, Tuning
 from ds4watch.history.migrate import Which
 from ds4watch.history.place import Place
 from ds4watch.history.range_blocks import Source, block_of, without_twins
 from ds4watch.history.range_choice import Choice, choice_of
-from ds4watch.history.range_pieces import SLAB_MS, read_slabs
+from ds4watch.history.range_pieces import SLAB_MS, read_slabs, stored_pieces
 from ds4watch.history.range_slabs import Piece, Slab, SlabCache
-from ds4watch.history.sample_models import chunks, scrapes, targets
 from ds4watch.history.sample_models import schemas as schemas_table
+from ds4watch.history.sample_models import targets
 from ds4watch.history.sample_rows import (
     milliseconds,
     stored_schemas,
@@ -49,21 +48,6 @@ _TUNING = Tuning(
     durable=False, busy_timeout_seconds=5.0, answer_timeout_seconds=60.0, mapped_bytes=1 << 40
 )
 
-_SLOT = (chunks.c.end_ms // SLAB_MS).label("slot")
-_SLOTS = (
-    select(
-        chunks.c.target_id, _SLOT, func.count(), func.max(chunks.c.id), func.max(chunks.c.end_ms)
-    )
-    .where(chunks.c.end_ms.between(bindparam("start_ms"), bindparam("end_ms")))
-    .group_by(chunks.c.target_id, _SLOT)
-    .order_by(chunks.c.target_id, _SLOT)
-)
-_TAILS = (
-    select(scrapes.c.target_id, func.count(), func.max(scrapes.c.id))
-    .join(targets)
-    .where(scrapes.c.id > targets.c.folded_id)
-    .group_by(scrapes.c.target_id)
-)
 _STATE = select(
     select(func.count()).select_from(targets).scalar_subquery(),
     select(func.max(targets.c.id)).scalar_subquery(),
@@ -90,6 +74,8 @@ class _Known:
     targets: dict[int, Target] = field(default_factory=dict)
     schemas: dict[int, Schema] = field(default_factory=dict)
     choices: OrderedDict[tuple[Matcher, ...], Choice] = field(default_factory=OrderedDict)
+    pieces_key: tuple[Any, ...] = ()
+    pieces: dict[int, list[Piece]] = field(default_factory=dict)
 
 
 class StoredRanges:
@@ -124,7 +110,7 @@ class StoredRanges:
             self._refresh(connection)
             choice = self._choice(tuple(matchers))
             sources = self._sources(choice)
-            pieces = self._pieces(connection, milliseconds(start), milliseconds(end))
+            pieces = self._pieces_of(connection, milliseconds(start), milliseconds(end))
             blocks = self._blocks(connection, choice, sources, pieces)
         return self._matrix(choice, sources, blocks)
 
@@ -145,6 +131,16 @@ class StoredRanges:
         if self._line is None:
             self._line = home_of(self._place, Which.SAMPLES, _TUNING).line(read_only=True)
         return self._line
+
+    def _pieces_of(
+        self, connection: Connection, start_ms: int, end_ms: int
+    ) -> dict[int, list[Piece]]:
+        """Return the pieces; the selectors of one query ask for the same again."""
+        key = (_writes_seen(connection), start_ms // SLAB_MS, end_ms)
+        if key[0] is None or key != self._known.pieces_key:
+            self._known.pieces = stored_pieces(connection, start_ms, end_ms)
+            self._known.pieces_key = key
+        return self._known.pieces
 
     def _refresh(self, connection: Connection) -> None:
         state = tuple(connection.execute(_STATE).one())
@@ -173,23 +169,6 @@ class StoredRanges:
                 page = "" if target.is_scraped else target.name
                 alike.setdefault((page, target.labels), []).append(target_id)
         return [Source(self._known.targets[ids[0]], tuple(ids), choice) for ids in alike.values()]
-
-    def _pieces(self, connection: Connection, start_ms: int, end_ms: int) -> dict[int, list[Piece]]:
-        given = {
-            # Whole slabs, so that what is kept does not depend on where a query begins.
-            "start_ms": start_ms // SLAB_MS * SLAB_MS,
-            "end_ms": (end_ms + LONGEST_CHUNK_MS) // SLAB_MS * SLAB_MS + SLAB_MS - 1,
-        }
-        pieces: dict[int, list[Piece]] = {}
-        folded_ms: dict[int, int] = {}
-        for target_id, slot, count, newest, until_ms in connection.execute(_SLOTS, given):
-            folded_ms[target_id] = until_ms
-            piece = Piece(target_id, int(slot), (count, newest))
-            pieces.setdefault(target_id, []).append(piece)
-        for target_id, count, newest in connection.execute(_TAILS):
-            if folded_ms.get(target_id, 0) < end_ms:
-                pieces.setdefault(target_id, []).append(Piece(target_id, None, (count, newest)))
-        return pieces
 
     def _blocks(
         self,
@@ -241,6 +220,7 @@ class StoredRanges:
             choice.pick,
             self._note_damage,
             times_only=not choice.own,
+            partly=True,
         )
         for piece, slab in read_slabs(connection, missing, reading):
             slabs[piece] = slab
@@ -278,6 +258,13 @@ class StoredRanges:
         if not self._damage_told:
             _log.warning("%s: %s; `ds4watch history verify` lists all", self._place, what)
         self._damage_told = True
+
+
+def _writes_seen(connection: Connection) -> int | None:
+    """Return a number that is the same as long as nobody wrote; None where there is none."""
+    if connection.dialect.name != "sqlite":
+        return None
+    return int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
 
 
 def _inode(place: Place) -> int | None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ds4watch.history.column_numbers import BoolArray, planes
 from ds4watch.history.column_steps import WIDTHS, Columns, stepped_columns
-from ds4watch.history.squeeze import squeezed
+from ds4watch.history.squeeze import FAST, squeezed
 from ds4watch.model.series import FloatArray
 
 IndexArray = NDArray[np.intp]
@@ -33,23 +33,23 @@ STRIP_BYTES = 8
 """What the head has for each."""
 
 
-def pack_strips(values: FloatArray, begins: BoolArray) -> bytes:
+def pack_strips(values: FloatArray, begins: BoolArray, level: int = FAST) -> bytes:
     """Return `values`, of shape (rows, columns), as bytes; at `begins` (columns,) a strip does."""
     rows, columns = values.shape
     packed = stepped_columns(values, begins)
-    strips = _strips(packed, begins)
+    strips = _strips(packed, begins, level)
     kinds = np.zeros(columns, dtype=np.uint8)
     kinds[packed.moving] = packed.kinds
     shapes = packed.shapes | np.where(begins, BEGINS, 0).astype(np.uint8)
     lengths = np.array([len(strip) for strip in strips], dtype="<u4")
     checks = np.array([zlib.crc32(strip) for strip in strips], dtype="<u4")
     parts = (shapes.tobytes(), kinds.tobytes(), planes(packed.first, 8), planes(lengths, 4))
-    head = squeezed(b"".join([*parts, checks.tobytes()]))
+    head = squeezed([*parts, checks.tobytes()], level)
     header = HEADER.pack(rows, columns, len(strips), len(head), zlib.crc32(head))
     return b"".join([header, head, *strips])
 
 
-def _strips(packed: Columns, begins: BoolArray) -> list[bytes]:
+def _strips(packed: Columns, begins: BoolArray, level: int) -> list[bytes]:
     strip_of = np.cumsum(begins)[packed.moving]
     count = int(begins.sum())
     parts: list[list[bytes]] = [[] for _ in range(count)]
@@ -57,6 +57,7 @@ def _strips(packed: Columns, begins: BoolArray) -> list[bytes]:
         places, numbers = packed.of_width(code)
         edges = np.searchsorted(strip_of[places], np.arange(1, count + 2)).tolist()
         for strip in np.unique(strip_of[places]).tolist():
-            mine = numbers[edges[strip - 1] : edges[strip]]
-            parts[strip - 1].append(planes(mine, width))
-    return [squeezed(b"".join(one)) for one in parts]
+            mine = planes(numbers[edges[strip - 1] : edges[strip]], width)
+            size = len(mine) // width
+            parts[strip - 1] += [mine[at : at + size] for at in range(0, len(mine), size)]
+    return [squeezed(one, level) for one in parts]

@@ -43,14 +43,6 @@ _MOST_CELLS = 1 << 26
 _WIDTH_OF = np.array((0, *WIDTHS))
 
 
-def unpack_strips(payload: Payload, columns: IndexArray | None = None) -> FloatArray:
-    """Return the chosen columns, or all: shape (rows, columns). Raises ValueError on rubbish."""
-    (found,) = unpack_many([payload], columns)
-    if isinstance(found, ValueError):
-        raise found
-    return found
-
-
 def unpack_many(
     payloads: Sequence[Payload],
     columns: IndexArray | None = None,

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from ds4watch.history.chunk_codec import unpack_chunk
+from ds4watch.history.chunk_codec import unpack_chunks
 from ds4watch.history.codec import NewRow, pack_rows
 from ds4watch.model.errors import ConfigError, Located
 
@@ -159,7 +159,9 @@ def _go_on_counting(connection: sa.Connection) -> None:
 
 
 def _rows(chunk: sa.Row[Any], next_id: int) -> Iterator[dict[str, Any]]:
-    scrapes = unpack_chunk(chunk.payload)
+    (scrapes,) = unpack_chunks([chunk.payload])
+    if isinstance(scrapes, ValueError):
+        raise scrapes
     good = iter(scrapes.values)
     state = None
     times = zip(scrapes.times_ms.tolist(), scrapes.took_ms.tolist(), strict=True)
