@@ -12,11 +12,16 @@ from ds4watch.engine.blueprint import Blueprint
 from ds4watch.engine.commands import Commands
 from ds4watch.engine.jobs import Jobs, JobSettings
 from ds4watch.engine.parts import Parts
+from ds4watch.engine.prometheus_facts import PrometheusFacts
+from ds4watch.engine.query_process import QueryProcess
 from ds4watch.engine.restart import Stores
 from ds4watch.engine.running import Daemon
 from ds4watch.engine.status import Sources, Status
 from ds4watch.fleet.clients import WorkerClients
+from ds4watch.history.migrate import Which
+from ds4watch.history.place import place_of
 from ds4watch.history.rows import Retention
+from ds4watch.web.ports import Ports
 from ds4watch.web.serve import admin_server
 from ds4watch.web.server import AdminServer
 from ds4watch.web.tokens import open_tokens
@@ -35,11 +40,20 @@ async def open_beside(
     stack: AsyncExitStack,
 ) -> None:
     """Serve the admin API on `listener` and start the jobs, until the stack is unwound."""
-    await stack.enter_async_context(_admin(daemon, parts, listener))
+    history = place_of(blueprint.settings.store, blueprint.state_dir, Which.SAMPLES)
+    queries = await stack.enter_async_context(QueryProcess(history))
+    facts = PrometheusFacts(daemon.engine.known, parts.rules, blueprint.scrape.options)
+    await stack.enter_async_context(_admin(daemon, parts, facts, queries, listener))
     await stack.enter_async_context(_jobs(daemon, blueprint, parts, stores, client_of))
 
 
-def _admin(daemon: Daemon, parts: Parts, listener: socket.socket) -> AdminServer:
+def _admin(
+    daemon: Daemon,
+    parts: Parts,
+    facts: PrometheusFacts,
+    queries: QueryProcess,
+    listener: socket.socket,
+) -> AdminServer:
     engine, place, clock = daemon.engine, daemon.place, daemon.clock
     sources = Sources(
         supervisor=parts.supervisor,
@@ -50,10 +64,15 @@ def _admin(daemon: Daemon, parts: Parts, listener: socket.socket) -> AdminServer
         rules=parts.rules,
         gpus=parts.gpus,
     )
-    return admin_server(
-        listener,
+    ports = Ports(
         source=Status(engine.known, place, sources, clock=clock),
         commands=Commands(engine, parts.state, clock),
+        facts=facts,
+        queries=queries,
+    )
+    return admin_server(
+        listener,
+        ports,
         tokens=open_tokens(place.state_dir),
         render_metrics=parts.telemetry.render,
         clock=clock,

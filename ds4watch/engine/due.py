@@ -9,10 +9,11 @@ from ds4watch.model.ports import UnixSeconds
 
 @dataclass(slots=True)
 class Due:
-    """What comes every `interval_seconds`; `at`: when it is due next."""
+    """What comes every `interval_seconds`. at: when it is due next, taken_at: when it last was."""
 
     interval_seconds: float
     at: UnixSeconds = 0.0
+    taken_at: UnixSeconds | None = None
     _last_at: UnixSeconds = 0.0
 
     def is_now(self, now: UnixSeconds) -> bool:
@@ -27,5 +28,6 @@ class Due:
         if not was_set_back and ahead > min(apart_seconds, self.interval_seconds) / 2:
             return False
         was_missed = was_set_back or ahead + self.interval_seconds <= 0
+        self.taken_at = now
         self.at = (now if was_missed else self.at) + self.interval_seconds
         return True

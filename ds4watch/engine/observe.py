@@ -72,6 +72,8 @@ class Observer:
             if result.failure is not None:
                 parts.telemetry.process.scrape_failures.labels(result.failure.reason.value).inc()
         pages = [*results, *self._gone(before)]
+        self._known.targets = self._registry.targets
+        self._known.scraped.update((result.target.name, result) for result in results)
         collected = self._reader.read(pages, parts.supervisor.standstills())
         self._known.prefill_ratios = collected.prefill_ratios
         self._known.sights = self._sights.note(results, views, collected.loads, self._clock.now())
@@ -90,6 +92,7 @@ class Observer:
         left = departures(before, self._registry)
         self._reader.forget_all_but(sorted(self._registry.names()))
         for name in left.ended:
+            self._known.scraped.pop(name, None)
             self._parts.live.remove_target(name, now)
         return [ScrapeResult(it, now, 0, _NO_VALUES, _NOT_SERVING) for it in left.silent]
 

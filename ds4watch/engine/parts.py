@@ -23,6 +23,7 @@ from ds4watch.model.action import Hold
 from ds4watch.model.alert import AlertState
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.scrape import ScrapeResult, Target
 from ds4watch.model.series import Sample
 from ds4watch.model.worker import FleetSnapshot
 from ds4watch.notify.dispatcher import Dispatcher
@@ -82,6 +83,9 @@ class Known:
     quality: tuple[QualityReading, ...] = ()
     samples: Iterable[Sample] = ()
     fleet: FleetSnapshot = field(default_factory=lambda: FleetSnapshot(at=0.0))
+    targets: tuple[Target, ...] = ()
+    scraped: dict[str, ScrapeResult] = field(default_factory=dict)
+    """The last scrape of each target, by its name."""
     sights: Mapping[str, Sight] = field(default_factory=dict)
     """Of each ready worker, whether its metrics can be read."""
     per_hour: Nanos = 0

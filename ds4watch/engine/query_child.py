@@ -1,4 +1,4 @@
-"""`python -m ds4watch.engine.query_child`: answers range queries over the store, one at a time.
+"""`python -m ds4watch.engine.query_child`: answers queries over the store, one at a time.
 
 Requests come on standard input, answers go to standard output; it ends with its input. The first
 frame says where the store is, for an address may hold a password.
@@ -16,9 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ds4watch.engine.query_answers import Stored, answer_to, parsed
 from ds4watch.engine.query_wire import (
     LENGTH,
-    Fault,
+    RangeQuery,
+    body_frames,
     fault_frame,
     frame,
     length_of,
@@ -29,8 +31,6 @@ from ds4watch.history.place import Place, Server
 from ds4watch.history.range_reader import ReadLimits, StoredRanges
 from ds4watch.model.errors import QueryError, StoreError
 from ds4watch.promql.evaluate_range import evaluate_range
-from ds4watch.promql.parse import parse
-from ds4watch.promql.storage import RangeStorage
 
 log = logging.getLogger(__name__)
 
@@ -62,20 +62,20 @@ def main() -> int:
     return 0
 
 
-def answer(request: bytes, storage: RangeStorage) -> tuple[bytes, ...]:
+def answer(request: bytes, stored: Stored) -> tuple[bytes, ...]:
     """Return the bodies of an answer."""
     asked = request_from(request)
     try:
-        expr = parse(asked.query)
-        found = evaluate_range(expr, storage, asked.start, asked.end, asked.step_seconds)
-        return matrix_frames(found)
-    except QueryError as error:
-        return (fault_frame(Fault.QUERY, str(error), position=error.position),)
-    except StoreError as error:
-        return (fault_frame(Fault.STORE, str(error)),)
+        if isinstance(asked, RangeQuery):
+            expr = parsed(asked.query)
+            found = evaluate_range(expr, stored, asked.start, asked.end, asked.step_seconds)
+            return matrix_frames(found)
+        return body_frames(answer_to(asked, stored))
+    except (QueryError, StoreError) as error:
+        return (fault_frame(error),)
     except MemoryError:
         message = "the query needs more memory than it may take: select fewer series"
-        return (fault_frame(Fault.QUERY, message),)
+        return (fault_frame(QueryError(message)),)
 
 
 def _read(source: BinaryIO) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Range queries in a process of their own, so that none ever slows the wave."""
+"""Queries over the store in a process of their own, so that none ever slows the wave."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from ds4watch.engine.query_wire import (
     request_bytes,
 )
 from ds4watch.history.place import Place
-from ds4watch.model.errors import EdgeReason, QueryError, StoreError
+from ds4watch.model.errors import EdgeReason, QueryTimeoutError, StoreError
+from ds4watch.model.question import Question
 from ds4watch.promql.result import Matrix
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class QueryLimits:
 
 
 class QueryProcess:
-    """Range queries over the store at `place`, one at a time.
+    """Queries over the store at `place`, one at a time.
 
     Use as an async context manager. The process starts with the first query, anew after it died;
     it is killed when a query takes too long or is given up.
@@ -81,21 +82,35 @@ class QueryProcess:
         Raises QueryError for what cannot be evaluated, takes too long or more than it may, and
         StoreError if the store cannot be read or the process dies.
         """
+        return matrix_from(*await self._answered(query, self._limits.timeout_seconds))
+
+    async def ask_body(self, question: Question) -> bytes:
+        """Return the body of the HTTP answer to a question. Raises as `ask_range` does."""
+        most = self._limits.timeout_seconds
+        seconds = min(most, question.timeout_seconds or most)
+        _, body = await self._answered(question, seconds)
+        return body
+
+    async def _answered(
+        self, request: RangeQuery | Question, timeout_seconds: float
+    ) -> tuple[bytes, bytes]:
         async with self._my_turn():
             process = await self._running()
             try:
-                async with asyncio.timeout(self._limits.timeout_seconds):
-                    return await _asked(process, query)
+                async with asyncio.timeout(timeout_seconds):
+                    return await _asked(process, request)
             except TimeoutError:
                 await self._kill()
-                seconds = self._limits.timeout_seconds
                 message = (
-                    f"the query took over {seconds:g} s: select fewer series or a shorter time"
+                    f"the query took over {timeout_seconds:g} s: "
+                    "select fewer series or a shorter time"
                 )
-                raise QueryError(message) from None
+                raise QueryTimeoutError(message) from None
             except (asyncio.IncompleteReadError, OSError, ValueError) as error:
                 await self._kill()
-                log.warning("the query process died, with %s; the next query starts another", query)
+                log.warning(
+                    "the query process died, with %s; the next query starts another", request
+                )
                 message = "the query process died"
                 raise StoreError(message, reason=EdgeReason.GONE, retryable=True) from error
             except asyncio.CancelledError:
@@ -106,7 +121,7 @@ class QueryProcess:
     @contextlib.asynccontextmanager
     async def _my_turn(self) -> AsyncIterator[None]:
         if self._waiting >= self._limits.waiting:
-            raise QueryError(f"{self._waiting} queries wait already: ask again later")
+            raise QueryTimeoutError(f"{self._waiting} queries wait already: ask again later")
         self._waiting += 1
         try:
             async with self._turn:
@@ -157,15 +172,15 @@ class QueryProcess:
             await self._kill()
 
 
-async def _asked(process: Process, query: RangeQuery) -> Matrix:
+async def _asked(process: Process, request: RangeQuery | Question) -> tuple[bytes, bytes]:
     assert process.stdin is not None
-    process.stdin.write(frame(request_bytes(query)))
+    process.stdin.write(frame(request_bytes(request)))
     await process.stdin.drain()
     head = await _received(process)
     error = error_from(head)
     if error is not None:
         raise error
-    return matrix_from(head, await _received(process))
+    return head, await _received(process)
 
 
 async def _received(process: Process) -> bytes:

@@ -1,20 +1,30 @@
 """What the daemon and its query process say to each other: frames of a length and bytes.
 
-A request is one frame of JSON. An answer is a frame of JSON, and, if that says so, one with the
-arrays: steps (k), values (n, k) as float64, there (n, k) as bytes.
+A request is one frame of JSON. An answer is a frame of JSON, and, if that says so, another: with
+arrays, steps (k), values (n, k) as float64, there (n, k) as bytes, to a RangeQuery; to a Question,
+the body of an HTTP answer.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 import numpy as np
 
-from ds4watch.model.errors import Ds4watchError, EdgeReason, QueryError, StoreError
+from ds4watch.model.errors import (
+    BadQueryError,
+    Ds4watchError,
+    EdgeReason,
+    QueryError,
+    QueryTimeoutError,
+    StoreError,
+)
 from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.question import Asked, Question
 from ds4watch.promql.columns import LabelColumn
 from ds4watch.promql.result import Matrix
 
@@ -26,7 +36,17 @@ class Fault(StrEnum):
     """Who has to mend what made a query fail."""
 
     QUERY = "query"
+    BAD = "bad"
+    TIMEOUT = "timeout"
     STORE = "store"
+
+
+_ERRORS: Mapping[Fault, type[QueryError]] = {
+    Fault.BAD: BadQueryError,
+    Fault.TIMEOUT: QueryTimeoutError,
+    Fault.QUERY: QueryError,
+}
+"""The general one last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +73,18 @@ def length_of(head: bytes) -> int:
     return int(length)
 
 
-def request_bytes(request: RangeQuery) -> bytes:
+def request_bytes(request: RangeQuery | Question) -> bytes:
     """Return a request as the body of a frame."""
     return json.dumps(asdict(request)).encode()
 
 
-def request_from(body: bytes) -> RangeQuery:
+def request_from(body: bytes) -> RangeQuery | Question:
     """Read what `request_bytes` made."""
-    return RangeQuery(**json.loads(body))
+    told = json.loads(body)
+    if "asked" not in told:
+        return RangeQuery(**told)
+    selectors = tuple(told["selectors"])
+    return Question(**{**told, "asked": Asked(told["asked"]), "selectors": selectors})
 
 
 def matrix_frames(matrix: Matrix) -> tuple[bytes, bytes]:
@@ -70,9 +94,16 @@ def matrix_frames(matrix: Matrix) -> tuple[bytes, bytes]:
     return json.dumps(head).encode(), b"".join(array.tobytes() for array in arrays)
 
 
-def fault_frame(fault: Fault, message: str, *, position: int | None = None) -> bytes:
+def body_frames(body: bytes) -> tuple[bytes, bytes]:
+    """Return the body of an HTTP answer as the bodies of two frames."""
+    return b"{}", body
+
+
+def fault_frame(error: Exception) -> bytes:
     """Return an error as the body of a frame."""
-    told = {"fault": fault.value, "message": message, "position": position}
+    fault = next((it for it, kind in _ERRORS.items() if isinstance(error, kind)), Fault.STORE)
+    position = getattr(error, "position", None)
+    told = {"fault": fault.value, "message": str(error), "position": position}
     return json.dumps(told).encode()
 
 
@@ -81,8 +112,9 @@ def error_from(head: bytes) -> Ds4watchError | None:
     told = json.loads(head)
     if "fault" not in told:
         return None
-    if told["fault"] == Fault.QUERY:
-        return QueryError(told["message"], position=told["position"])
+    kind = _ERRORS.get(told["fault"])
+    if kind is not None:
+        return kind(told["message"], position=told["position"])
     return StoreError(told["message"], reason=EdgeReason.OTHER, retryable=True)
 
 

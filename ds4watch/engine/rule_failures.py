@@ -38,6 +38,11 @@ class RuleFailures:
             log.error("rule %s cannot be evaluated, its alerts stay as they are: %s", rule, error)
         self._known[place] = _Failure(rule, error, told=is_new and told)
 
+    def of(self, place: tuple[str, int]) -> str | None:
+        """Return why the rule at a place could not be evaluated, if so."""
+        known = self._known.get(place)
+        return None if known is None else known.error
+
     def errors(self) -> Mapping[str, str]:
         """Return why rules could not be evaluated, by name."""
         return {it.rule: it.error for it in self._known.values()}

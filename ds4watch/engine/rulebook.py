@@ -76,6 +76,15 @@ class _Evaluated(NamedTuple):
     at: UnixSeconds
 
 
+@dataclass(frozen=True, slots=True)
+class GroupStanding:
+    """A group, when it was evaluated last, and of each rule why it could not be, if so."""
+
+    group: RuleGroup
+    evaluated_at: UnixSeconds | None
+    errors: tuple[str | None, ...]
+
+
 @dataclass(slots=True)
 class _Group:
     """A group and when it is due."""
@@ -83,6 +92,7 @@ class _Group:
     name: str
     due: Due
     rules: tuple[_Loaded, ...]
+    source: RuleGroup
 
 
 @dataclass(slots=True)
@@ -110,7 +120,7 @@ class RuleBook:
         """Raise ConfigError for a rule that cannot be put to the server."""
         pages = Counter[str]()
         self._groups = [
-            _Group(group.name, Due(group.interval_seconds), _loaded(group, pages))
+            _Group(group.name, Due(group.interval_seconds), _loaded(group, pages), group)
             for group in groups
         ]
         compiled = [tuple(rule.compiled for rule in group.rules) for group in self._groups]
@@ -180,6 +190,17 @@ class RuleBook:
     def named(self, name: str) -> tuple[CompiledRule, ...]:
         """Return the rules of a name: the tiers of an alert, or a recording rule."""
         return tuple(rule for rule in self._compiled() if rule.rule.name == name)
+
+    def standing(self) -> tuple[GroupStanding, ...]:
+        """Return all groups in file order, with what became of their rules last time."""
+        return tuple(
+            GroupStanding(
+                group.source,
+                group.due.taken_at,
+                tuple(self._failures.of((group.name, it)) for it in range(len(group.rules))),
+            )
+            for group in self._groups
+        )
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all rules, each once, in file order."""

@@ -25,6 +25,7 @@ from ds4watch.history.place import Place
 from ds4watch.history.range_blocks import Source, block_of, without_twins
 from ds4watch.history.range_choice import Choice, choice_of
 from ds4watch.history.range_pieces import SLAB_MS, read_slabs, stored_pieces
+from ds4watch.history.range_series import pages_shown, series_shown
 from ds4watch.history.range_slabs import Piece, Slab, SlabCache
 from ds4watch.history.sample_models import schemas as schemas_table
 from ds4watch.history.sample_models import targets
@@ -33,7 +34,7 @@ from ds4watch.history.sample_rows import (
     stored_schemas,
     stored_targets,
 )
-from ds4watch.model.errors import EdgeReason, QueryError, StoreError
+from ds4watch.model.errors import EdgeReason, QueryError, QueryTimeoutError, StoreError
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.scrape import Target
 from ds4watch.model.series import Labels, Schema
@@ -113,6 +114,16 @@ class StoredRanges:
             pieces = self._pieces_of(connection, milliseconds(start), milliseconds(end))
             blocks = self._blocks(connection, choice, sources, pieces)
         return self._matrix(choice, sources, blocks)
+
+    def series(
+        self, matchers: Sequence[Matcher], start: UnixSeconds, end: UnixSeconds
+    ) -> set[Labels]:
+        """Return the labels of each matching series that pages of that time have."""
+        with self._opened().begin() as connection:
+            self._refresh(connection)
+            shown = pages_shown(connection, milliseconds(start), milliseconds(end))
+            choice, known = self._choice(tuple(matchers)), self._known
+            return set(series_shown(shown, choice, known.targets, known.schemas))
 
     def close(self) -> None:
         """Close the database."""
@@ -282,5 +293,5 @@ def _too_much(what: str, most: int) -> QueryError:
     return QueryError(f"a selector of over {most} {what}: select fewer, or a shorter time")
 
 
-def _took_too_long(seconds: float) -> QueryError:
-    return QueryError(f"reading took over {seconds:g} s: what was read is kept, ask again")
+def _took_too_long(seconds: float) -> QueryTimeoutError:
+    return QueryTimeoutError(f"reading took over {seconds:g} s: what was read is kept, ask again")

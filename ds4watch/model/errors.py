@@ -9,6 +9,8 @@ Ds4watchError
 ├── NotifyError        a channel
 ├── UpstreamError      the gateway's way to a worker
 └── QueryError         an expression that cannot be parsed or evaluated
+    ├── BadQueryError      not a query at all, whatever is stored
+    └── QueryTimeoutError  it took too long, or would not have had its turn
 """
 
 from __future__ import annotations
@@ -115,3 +117,11 @@ class QueryError(Ds4watchError):
     def __init__(self, message: str, *, position: int | None = None) -> None:
         super().__init__(message)
         self.position = position
+
+
+class BadQueryError(QueryError):
+    """What is asked is malformed, whatever is stored."""
+
+
+class QueryTimeoutError(QueryError):
+    """A query took too long, or too many wait before it."""

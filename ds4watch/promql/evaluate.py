@@ -53,9 +53,15 @@ LOOKBACK_SECONDS = 300.0
 Value: TypeAlias = float | str | Vector | RangeVector
 
 
-def evaluate(expr: Expr, storage: Storage, at: UnixSeconds) -> QueryResult:
+def evaluate(
+    expr: Expr,
+    storage: Storage,
+    at: UnixSeconds,
+    *,
+    lookback_seconds: float = LOOKBACK_SECONDS,
+) -> QueryResult:
     """Evaluate `expr` at one instant. Raises QueryError where Prometheus fails the query."""
-    evaluator = _Evaluator(storage, at)
+    evaluator = _Evaluator(storage, at, lookback_seconds)
     with np.errstate(all="ignore"):
         value = evaluator.value(expr, at)
     missing = evaluator.missing
@@ -86,6 +92,7 @@ class _Evaluator:
 
     storage: Storage
     started_at: UnixSeconds
+    lookback_seconds: float
     missing: dict[Selector, LabelColumn] = field(default_factory=dict, init=False)
     live: bool = field(default=False, init=False)
     selected: bool = field(default=False, init=False)
@@ -218,7 +225,7 @@ class _Evaluator:
 
     def _latest(self, selector: InstantSelector, at: UnixSeconds) -> Latest:
         moment = self._moment(selector.when, at)
-        start = _micro(moment - LOOKBACK_SECONDS)
+        start = _micro(moment - self.lookback_seconds)
         found = self.storage.latest(selector.matchers, start, moment)
         self._notice(selector, found)
         return found

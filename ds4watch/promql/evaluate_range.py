@@ -66,6 +66,7 @@ def evaluate_range(
     step: float,
     *,
     max_points: int = MAX_POINTS,
+    lookback_seconds: float = LOOKBACK_SECONDS,
 ) -> Matrix:
     """Evaluate `expr` at start, start + step, … up to end.
 
@@ -76,7 +77,7 @@ def evaluate_range(
     if value_type(expr) not in (ValueType.SCALAR, ValueType.VECTOR):
         what = value_type(expr)
         raise QueryError(f"a range query needs a scalar or an instant vector, not a {what}")
-    evaluator = _Evaluator(storage, start, end, step, max_points)
+    evaluator = _Evaluator(storage, start, end, step, max_points, lookback_seconds)
     with np.errstate(all="ignore"):
         value = evaluator.value(expr, steps)
     if isinstance(value, np.ndarray):
@@ -102,6 +103,7 @@ class _Evaluator:
     end: UnixSeconds
     step: float
     max_points: int
+    lookback_seconds: float
 
     def value(self, expr: Expr, at: FloatArray) -> RangeValue:
         """Return the value of `expr` at each of the steps."""
@@ -236,7 +238,7 @@ class _Evaluator:
 
     def _newest(self, selector: InstantSelector, at: FloatArray) -> tuple[Grid, Grid]:
         moments = self._moments(selector.when, at)
-        starts = micro(moments - LOOKBACK_SECONDS)
+        starts = micro(moments - self.lookback_seconds)
         return newest(self._columns(selector.matchers, starts, moments), moments, starts)
 
     def _samples(self, node: Expr, at: FloatArray) -> tuple[SeriesMatrix, Spans]:

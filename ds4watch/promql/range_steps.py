@@ -13,6 +13,7 @@ from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import FloatArray
 
 MAX_STEPS = 11_000
+"""From one instant to the next, as Prometheus counts them."""
 
 
 def steps_of(start: UnixSeconds, end: UnixSeconds, step: float) -> FloatArray:
@@ -21,12 +22,12 @@ def steps_of(start: UnixSeconds, end: UnixSeconds, step: float) -> FloatArray:
         raise QueryError("the step of a range query must be greater than 0")
     if end < start:
         raise QueryError("a range query must not end before it starts")
-    count = math.floor(round((end - start) / step, 6)) + 1
-    if count > MAX_STEPS:
+    steps = math.floor(round((end - start) / step, 6))
+    if steps > MAX_STEPS:
         raise QueryError(
-            f"a range query of {count} steps, {MAX_STEPS} are allowed: take a longer step"
+            f"a range query of {steps} steps, {MAX_STEPS} are allowed: take a longer step"
         )
-    return micro(start + step * np.arange(count))
+    return micro(start + step * np.arange(steps + 1))
 
 
 def micro(instants: NDArray[np.floating[Any]]) -> FloatArray:

@@ -22,7 +22,7 @@ from ds4watch.vocabulary.signal import SignalType
 from ds4watch.vocabulary.table import Meaning
 
 _PARTS: Final = ("_bucket", "_sum", "_count")
-_FAMILIES: Final = {
+FAMILIES: Final = {
     "vllm": (VLLM_GAUGES_AND_COUNTERS, VLLM_HISTOGRAMS),
     "sglang": (SGLANG_GAUGES_AND_COUNTERS, SGLANG_HISTOGRAMS),
 }
@@ -76,7 +76,7 @@ def _names() -> Iterator[str]:
     yield from (name + part for name in CLIENT_FAMILIES if "duration" in name for part in _PARTS)
     yield from _picked(ROUTER_MEANINGS)
     for engine in ENGINES:
-        plain, histograms = _FAMILIES[engine.name]
+        plain, histograms = FAMILIES[engine.name]
         own = {*plain, *_picked(engine.meanings)}
         own.update(part for name in histograms for part in _histogram(name))
         yield from (prefix + name for prefix in engine.prefixes for name in own)

@@ -17,7 +17,8 @@ from ds4watch import __version__
 from ds4watch.model.ports import Clock
 from ds4watch.web.gate import LOOPBACK_HOSTS, Gate
 from ds4watch.web.guard import PROBLEM_TYPE, SECURITY_HEADERS, Guard, problem
-from ds4watch.web.ports import AdminCommands, AdminSource
+from ds4watch.web.ports import Ports
+from ds4watch.web.prometheus import prometheus
 from ds4watch.web.reads import reads
 from ds4watch.web.tokens import TokenTable
 from ds4watch.web.writes import writes
@@ -26,13 +27,13 @@ _log = logging.getLogger(__name__)
 
 STATIC = Path(str(files("ds4watch.web"))) / "static"
 API = "/api/ds4/v1"
+PROMETHEUS_API = "/api/v1"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def create_app(
+    ports: Ports,
     *,
-    source: AdminSource,
-    commands: AdminCommands,
     tokens: TokenTable,
     render_metrics: Callable[[], bytes],
     clock: Clock,
@@ -49,8 +50,9 @@ def create_app(
     app.add_exception_handler(HTTPException, _http_problem)
     app.add_exception_handler(RequestValidationError, _invalid_problem)
     app.add_exception_handler(Exception, _broken_problem)
-    app.include_router(reads(source, clock), prefix=API)
-    app.include_router(writes(commands), prefix=API)
+    app.include_router(reads(ports.source, clock), prefix=API)
+    app.include_router(writes(ports.commands), prefix=API)
+    app.include_router(prometheus(ports.facts, ports.queries, clock), prefix=PROMETHEUS_API)
     _add_pages(app, render_metrics)
     hosts = LOOPBACK_HOSTS if open_reads else None
     app.add_middleware(Guard, gate=Gate(tokens, open_reads=open_reads, hosts=hosts))

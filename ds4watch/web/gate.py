@@ -11,6 +11,11 @@ from ds4watch.web.tokens import TokenTable
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_ASKED_BY_POST = frozenset(
+    f"/api/v1/{name}"
+    for name in ("query", "query_range", "query_exemplars", "series", "labels", "format_query")
+)
+"""Where clients of Prometheus send what is too long for an address: nothing changes by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,13 @@ class Visit:
     host: str = ""
     origin: str | None = None
     authorization: str | None = None
+    path: str = ""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether nothing is to be changed."""
+        by_post = self.method == "POST" and self.path in _ASKED_BY_POST
+        return by_post or self.method in READS
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +61,7 @@ def admit(gate: Gate, visit: Visit) -> Role | Turned | None:
     """Return the visitor's role, None for a reader without a token, or why they may not enter."""
     if gate.hosts is not None and host_name(visit.host) not in gate.hosts:
         return Turned(HTTPStatus.FORBIDDEN, "the Host header names another host")
-    is_read = visit.method in READS
+    is_read = visit.is_read
     if not is_read and visit.origin is not None and not _is_own(visit.origin, visit.host):
         return Turned(HTTPStatus.FORBIDDEN, "a page of another origin may not change anything")
     token = bearer_token(visit.authorization)

@@ -51,6 +51,7 @@ class Guard:
         headers = Headers(scope=scope)
         visit = Visit(
             method=scope["method"],
+            path=scope["path"],
             host=headers.get("host", ""),
             origin=headers.get("origin"),
             authorization=headers.get("authorization"),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+from ds4watch.model.question import Question
 
 
 class AdminSource(Protocol):
@@ -44,3 +48,44 @@ class AdminCommands(Protocol):
     def wake(self) -> None:
         """Let the next evaluation begin at once."""
         ...
+
+
+class QuerySource(Protocol):
+    """Where the history answers."""
+
+    async def ask_body(self, question: Question) -> bytes:
+        """Return the body of an answer in Prometheus's shape.
+
+        Raises BadQueryError, QueryTimeoutError, QueryError or StoreError.
+        """
+        ...
+
+
+class PrometheusSource(Protocol):
+    """What of Prometheus's answers is in memory: JSON-ready, in its shapes."""
+
+    def rule_groups(self) -> list[dict[str, Any]]:
+        """Return all groups with their rules, and these with their alerts."""
+        ...
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """Return the alerts that are pending or firing."""
+        ...
+
+    def targets(self) -> list[dict[str, Any]]:
+        """Return everything that is scraped, with how its last scrape went."""
+        ...
+
+    def metadata(self) -> Mapping[str, list[dict[str, str]]]:
+        """Return type and help of metric families, by name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """All that the admin API needs from the rest."""
+
+    source: AdminSource
+    commands: AdminCommands
+    facts: PrometheusSource
+    queries: QuerySource

@@ -7,16 +7,15 @@ from collections.abc import Callable
 
 from ds4watch.model.ports import Clock
 from ds4watch.web.app import create_app
-from ds4watch.web.ports import AdminCommands, AdminSource
+from ds4watch.web.ports import Ports
 from ds4watch.web.server import AdminServer
 from ds4watch.web.tokens import TokenTable
 
 
 def admin_server(
     listener: socket.socket,
+    ports: Ports,
     *,
-    source: AdminSource,
-    commands: AdminCommands,
     tokens: TokenTable,
     render_metrics: Callable[[], bytes],
     clock: Clock,
@@ -24,8 +23,7 @@ def admin_server(
 ) -> AdminServer:
     """Return the server of the admin API on a socket that listens."""
     app = create_app(
-        source=source,
-        commands=commands,
+        ports,
         tokens=tokens,
         render_metrics=render_metrics,
         clock=clock,

@@ -14,6 +14,7 @@ from ds4watch.engine.query_child import answer
 from ds4watch.engine.query_process import QueryLimits, QueryProcess
 from ds4watch.engine.query_wire import RangeQuery, error_from, request_bytes
 from ds4watch.model.errors import QueryError, StoreError
+from ds4watch.model.series import Labels
 from ds4watch.promql.storage import Matcher, SeriesMatrix
 from tests.edge.history.folding import counting, open_store
 from tests.edge.history.helpers import AB, NOW
@@ -65,7 +66,7 @@ async def test_what_cannot_be_evaluated_is_told_and_the_process_goes_on(
         await queries.ask_range(over("info(a)"))
     assert told.value.position == 0
     with pytest.raises(QueryError, match="11000 are allowed"):
-        await queries.ask_range(over("a", steps=11_001))
+        await queries.ask_range(over("a", steps=11_002))
     pid = queries.pid
     assert (await queries.ask_range(over("a"))).there.all()
     assert queries.pid == pid
@@ -135,6 +136,9 @@ async def test_a_store_that_is_not_there_is_told(state_dir: Path) -> None:
 
 class Greedy:
     def columns(self, matchers: Sequence[Matcher], start: float, end: float) -> SeriesMatrix:
+        raise MemoryError(matchers, start, end)
+
+    def series(self, matchers: Sequence[Matcher], start: float, end: float) -> set[Labels]:
         raise MemoryError(matchers, start, end)
 
 

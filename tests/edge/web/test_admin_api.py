@@ -237,7 +237,10 @@ def test_tokens_that_others_may_read_are_refused(tmp_path: Path) -> None:
 
 
 async def test_every_route_is_in_the_documentation() -> None:
-    document = (Path(__file__).parents[3] / "docs" / "admin-api.md").read_text(encoding="utf-8")
+    docs = Path(__file__).parents[3] / "docs"
+    document = "".join(
+        (docs / name).read_text(encoding="utf-8") for name in ("admin-api.md", "prometheus-api.md")
+    )
     async with (
         serving(FakeDaemon()) as server,
         aiohttp.ClientSession(server.url) as client,

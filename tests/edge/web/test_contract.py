@@ -13,14 +13,13 @@ from schemathesis.specs.openapi.checks import (
 
 from ds4watch.access.roles import Role
 from ds4watch.web.app import create_app
-from tests.edge.web.fakes import SECRETS, TOKENS, FakeDaemon, FixedClock
+from tests.edge.web.fakes import SECRETS, TOKENS, FakeDaemon, FixedClock, ports_of
 
 DAEMON = FakeDaemon(waiting_for=[])
 for each in DAEMON.state["fleet"]:
     each["phase"] = "ready"
 APP = create_app(
-    source=DAEMON,
-    commands=DAEMON,
+    ports_of(DAEMON),
     tokens=TOKENS,
     render_metrics=lambda: b"up 1\n",
     clock=FixedClock(),

@@ -130,7 +130,7 @@ def test_result_is_sorted_by_labels_and_absence_is_marked() -> None:
     [
         ("m", (0, 100, 0), "step"),
         ("m", (100, 0, 10), "before it starts"),
-        ("m", (0, MAX_STEPS, 1), "11001 steps, 11000 are allowed"),
+        ("m", (0, MAX_STEPS + 1, 1), "11001 steps, 11000 are allowed"),
         ("m[5m]", (0, 100, 10), "needs a scalar or an instant vector, not a matrix"),
         ('"text"', (0, 100, 10), "not a string"),
         ("max_over_time(m[1d:1s])", (0, 100, 10), "a subquery of over 11000 steps"),
