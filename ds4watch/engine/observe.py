@@ -7,6 +7,7 @@ import asyncio
 import numpy as np
 
 from ds4watch.cost.attribution import per_hour
+from ds4watch.engine.alert_signals import alert_samples, worker_tier_samples
 from ds4watch.engine.collect import Collected, Reader
 from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.shown import LazySamples
@@ -50,6 +51,7 @@ class Observer:
         self._gpus = GpuReport()
         self._sights = Sights()
         self._own = Schema(0, ())
+        self._tiers = parts.rules.tiers()
         self._known = known
 
     async def collect(self) -> Collected:
@@ -111,10 +113,11 @@ class Observer:
         known.per_hour = per_hour(known.fleet.workers, self._settings.prices, now)
         mine = self._own_samples(now)
         known.samples = LazySamples(collected.samples.rows, mine)
-        series = tuple(SeriesKey(it.name, it.labels) for it in mine)
+        kept = [*mine, *parts.telemetry.process.samples()]
+        series = tuple(SeriesKey(it.name, it.labels) for it in kept)
         if series != self._own.series:  # numbering takes a digest of them all
             self._own = parts.samples.intern(series)
-        values = np.array([sample.value for sample in mine], dtype=np.float64)
+        values = np.array([sample.value for sample in kept], dtype=np.float64)
         own = ScrapeResult(SELF, now, self._own.id, values)
         parts.live.append([*collected.results, own], parts.samples.schema)
         parts.telemetry.signals.publish(known.samples)
@@ -133,6 +136,8 @@ class Observer:
             *policy_samples(parts.board.policy(), inflight),
             *gpu_samples(self._gpus),
             *quality_samples(known.quality, now, self._settings.quality_max_age_seconds),
+            *alert_samples(self._tiers, known.alerts),
+            *worker_tier_samples(known.fleet.workers, known.alerts),
             *known.failed_rules,
             *(parts.rounds.samples() if parts.rounds is not None else ()),
             *store_samples(parts.samples, parts.state),

@@ -31,6 +31,7 @@ from ds4watch.model.alert import (
     AlertState,
     RecordingRule,
     RuleGroup,
+    Tier,
     Transition,
 )
 from ds4watch.model.errors import QueryError
@@ -205,6 +206,12 @@ class RuleBook:
     def names(self) -> tuple[str, ...]:
         """Return the names of all rules, each once, in file order."""
         return tuple(dict.fromkeys(rule.rule.name for rule in self._compiled()))
+
+    def tiers(self) -> tuple[tuple[str, Tier], ...]:
+        """Return name and tier of each alerting rule, each pair once, in file order."""
+        rules = (rule.rule for group in self._groups for rule in group.rules)
+        found = ((rule.name, rule.tier) for rule in rules if isinstance(rule, AlertRule))
+        return tuple(dict.fromkeys(found))
 
     def errors(self) -> Mapping[str, str]:
         """Return why rules could not be evaluated last time, by name."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ds4watch import __version__
-from ds4watch.model.series import Labels, Sample
+from ds4watch.model.action import ActionKind, ActionStatus
+from ds4watch.model.series import Labels, Sample, labels_of
 from ds4watch.vocabulary.names import EXPOSED, signal_of
 from ds4watch.vocabulary.signal import Signal, SignalType
 
@@ -18,6 +20,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Content-Type of what `render` returns."""
 
 log = logging.getLogger(__name__)
+
+_ENDS = (ActionStatus.APPLIED, ActionStatus.FAILED, ActionStatus.UNKNOWN)
 
 
 class ProcessMetrics:
@@ -38,6 +42,25 @@ class ProcessMetrics:
         build = EXPOSED["ds4_build_info"]
         info = Gauge(build.name, build.help, build.labels, registry=registry)
         info.labels(__version__).set(1)
+        self._registry = registry
+        for kind, status in product(ActionKind, _ENDS):
+            # From the start, or the first of each kind would be a series and no increase.
+            self.actions.labels(kind.value, status.value)
+
+    def samples(self) -> list[Sample]:
+        """Return the figures as they stand, as they are on the page."""
+        return [
+            Sample(it.name, labels_of(it.labels), it.value)
+            for family in self.families()
+            for it in family.samples
+        ]
+
+    def families(self) -> Iterator[Metric]:
+        """Yield each family, without the birth times that the library adds to counters."""
+        for family in self._registry.collect():
+            created = f"{family.name}_created"
+            family.samples = [sample for sample in family.samples if sample.name != created]
+            yield family
 
 
 class SignalCollector(Collector):
@@ -80,28 +103,25 @@ class Telemetry:
     """The page at /metrics: what ds4watch keeps about itself, and the signals of the fleet."""
 
     def __init__(self) -> None:
-        registry = CollectorRegistry(auto_describe=False)
-        self._page = _WithoutCreated(registry)
-        self.process = ProcessMetrics(registry)
+        self.process = ProcessMetrics(CollectorRegistry(auto_describe=False))
         self.signals = SignalCollector()
-        registry.register(self.signals)
+        self._page = _Page(self.process, self.signals)
 
     def render(self) -> bytes:
         """Return the page. Its Content-Type is CONTENT_TYPE."""
         return generate_latest(self._page)
 
 
-class _WithoutCreated(Collector):
-    """Leaves out the birth times that the library adds to counters: a gauge each, read by none."""
+class _Page(Collector):
+    """Both halves of the page, one after the other."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
+    def __init__(self, process: ProcessMetrics, signals: SignalCollector) -> None:
+        self._process = process
+        self._signals = signals
 
     def collect(self) -> Iterable[Metric]:
-        for family in self._registry.collect():
-            created = f"{family.name}_created"
-            family.samples = [sample for sample in family.samples if sample.name != created]
-            yield family
+        yield from self._process.families()
+        yield from self._signals.collect()
 
 
 def _family(signal: Signal, samples: Sequence[Sample]) -> Metric:

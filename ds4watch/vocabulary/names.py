@@ -188,6 +188,19 @@ FLEET_SIGNALS = (
     counter("ds4_retry_count_total", "Attempts given up for another worker.", "reason"),
     *QUALITY_SIGNALS,
     gauge(
+        "ds4_alerts",
+        "Alerts of a name and tier that are pending or firing; 0 where none is.",
+        "alertname",
+        "severity",
+        "state",
+    ),
+    gauge(
+        "ds4_worker_alert_tier",
+        "Highest tier that fires about a worker: 0 none, 1 info, 2 warning, 3 critical.",
+        "worker",
+        "profile",
+    ),
+    gauge(
         "ds4_rule_evaluation_failed",
         "1 for a rule that could not be evaluated last time; its alerts stay as they are.",
         "group",

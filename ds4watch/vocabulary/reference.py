@@ -83,6 +83,8 @@ _ORIGINS = (
     ("ds4_engine_reported", "whether the page has any metric of this list"),
     ("ds4_gauges_stale", "gauges and counters of the last 60 s"),
     ("ds4_lora_", "`lora_requests_info` with the newest value"),
+    ("ds4_worker_alert", "the alerts of the last tick"),
+    ("ds4_alerts", "the alerts of the last tick"),
     ("ds4_worker_", "the supervisor"),
     ("ds4_cost_", "the price list and the ledger"),
     ("ds4_degradation_level", "the service policy in force"),

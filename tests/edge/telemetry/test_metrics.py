@@ -270,3 +270,19 @@ async def test_a_real_prometheus_scrapes_the_page_without_a_warning_and_knows_it
     ):
         told = {name: entry[0]["type"] for name, entry in (await answer.json())["data"].items()}
     assert told == {signal.name: signal.type.value for signal in EXPOSED.values()}
+
+
+def test_what_the_store_is_given_of_ourselves_is_what_the_page_shows() -> None:
+    telemetry = Telemetry()
+    telemetry.process.scrape_failures.labels("timeout").inc()
+    telemetry.process.tick_seconds.observe(0.3)
+    given = {
+        (it.name, *(f"{name}={value}" for name, value in it.labels)): it.value
+        for it in telemetry.process.samples()
+    }
+    assert given == values_of(telemetry.render())
+
+
+def test_how_actions_end_is_counted_from_zero_so_that_the_first_is_an_increase() -> None:
+    values = values_of(Telemetry().render())
+    assert values["ds4_actions_total", "kind=set_level", "status=applied"] == 0
