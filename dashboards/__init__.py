@@ -1,0 +1,1 @@
+"""Grafana dashboards, and the program that makes them."""

@@ -1,0 +1,1 @@
+"""What dashboards are made of."""

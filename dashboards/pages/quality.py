@@ -1,0 +1,101 @@
+"""What answers are worth: quantization, and service that was degraded."""
+
+from __future__ import annotations
+
+from dashboards.kit.views import RATE, Codes, Page, Section, graph, stat, timeline
+from dashboards.pages.common import LEVEL, PROFILE, share
+
+_CHOSEN = '{profile=~"$profile"}'
+_ERROR = f"max by (profile, reference, metric) (ds4_quantization_error{_CHOSEN})"
+_FINISHED = f"rate(ds4_finished_requests_total{_CHOSEN}{RATE})"
+_CUT = f'rate(ds4_finished_requests_total{{profile=~"$profile",reason="length"}}{RATE})'
+_GENERATED = f"rate(ds4_generated_tokens_total{_CHOSEN}{RATE})"
+_NO_PAIR = "until the first measurement, and without a quantized profile beside its reference"
+
+_NOW = (
+    stat(
+        "Quantization error",
+        "none",
+        "Mean difference of log-probabilities from the reference, on fixed prompts.",
+        (_ERROR, "{{profile}}"),
+        alert="QuantizationErrorHigh",
+        decimals=3,
+        width=6,
+        may_be_empty=_NO_PAIR,
+    ),
+    stat(
+        "Last measured",
+        "s",
+        "How long ago the last good measurement ended.",
+        ('time() - max(ds4_job_last_success_timestamp_seconds{job="quality"})', "ago"),
+        width=6,
+        may_be_empty=_NO_PAIR,
+    ),
+    stat(
+        "Answers cut at their length",
+        "percentunit",
+        "Share of finished requests that ended at the most tokens they were given.",
+        (
+            share(f"sum({_CUT})", f"sum({_FINISHED})"),
+            "cut",
+        ),
+        decimals=0,
+        width=6,
+    ),
+    stat(
+        "Level in force",
+        "none",
+        "Degradation level of the service; normal is level 0.",
+        (LEVEL, "{{pool}}"),
+        codes=Codes.LEVEL,
+        width=6,
+    ),
+)
+_QUANTIZATION = (
+    graph(
+        "Quantization error",
+        "none",
+        "Of each quantized profile against its reference; compared on fixed prompts.",
+        (_ERROR, "{{profile}} against {{reference}}, {{metric}}"),
+        alert="QuantizationErrorHigh",
+        width=24,
+        may_be_empty=_NO_PAIR,
+    ),
+)
+_ANSWERS = (
+    graph(
+        "How answers ended",
+        "none",
+        "Requests a second, by profile and the engine's reason.",
+        (f"sum by (profile, reason) ({_FINISHED})", "{{profile}} {{reason}}"),
+        is_stacked=True,
+    ),
+    graph(
+        "Mean length of an answer",
+        "none",
+        "Generated tokens for each finished request; caps of a level shorten it.",
+        (
+            f"sum by (profile) ({_GENERATED}) / sum by (profile) ({_FINISHED})",
+            "{{profile}}",
+        ),
+    ),
+    timeline(
+        "Level in force over time",
+        "At higher levels answers are capped, or come from smaller models.",
+        (LEVEL, "{{pool}}"),
+        codes=Codes.LEVEL,
+        width=24,
+        height=4,
+    ),
+)
+QUALITY = Page(
+    name="quality",
+    title="ds4watch: quality",
+    text="What answers are worth: quantization error, answers cut short, degraded service.",
+    variables=(PROFILE,),
+    sections=(
+        Section("Now", _NOW),
+        Section("Quantization", _QUANTIZATION),
+        Section("Answers", _ANSWERS),
+    ),
+)
