@@ -37,6 +37,8 @@ _PHASES: Mapping[WorkerPhase, str] = {
     WorkerPhase.QUARANTINED: "dark-red",
     WorkerPhase.UNKNOWN: "orange",
 }
+_OVER_ZERO = 1e-9
+"""Rules say `> 0`, Grafana colours from a step on, itself included."""
 _LEVELS = ("green", "yellow", "orange", "dark-orange", "red", "dark-red")
 
 
@@ -75,5 +77,5 @@ def _steps(limits: tuple[Limit, ...]) -> list[Threshold]:
         return [Threshold(value=None, color=TIERS[limits[0].tier]), *steps]
     return [
         Threshold(value=None, color=GOOD),
-        *(Threshold(it.value, TIERS[it.tier]) for it in limits),
+        *(Threshold(it.value or _OVER_ZERO, TIERS[it.tier]) for it in limits),
     ]

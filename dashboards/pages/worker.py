@@ -15,10 +15,18 @@ def _mean(stage: str) -> tuple[str, str]:
     return f"sum(rate(ds4_{stage}_seconds_total{_THIS}{RATE})) / {_FINISHED}", stage
 
 
-def _engine(name: str) -> str:
-    """Return buckets of an engine's histogram, whichever engine it is."""
-    names = f"vllm:{name}_bucket|sglang:{name}_bucket"
-    return f'sum by (le) (rate({{__name__=~"{names}",{_ALONE}}}{RATE}))'
+def _engine(*names: str) -> str:
+    """Return the buckets of a histogram, under whichever name the engine has it."""
+    either = "|".join(f"{name}_bucket" for name in names)
+    return f'sum by (le) (rate({{__name__=~"{either}",{_ALONE}}}{RATE}))'
+
+
+_FIRST = _engine("vllm:time_to_first_token_seconds", "sglang:time_to_first_token_seconds")
+_BETWEEN = _engine(
+    "vllm:inter_token_latency_seconds",
+    "vllm:time_per_output_token_seconds",
+    "sglang:time_per_output_token_seconds",
+)
 
 
 def _drafted(what: str) -> str:
@@ -154,7 +162,7 @@ _TIMES = (
         "What 50 % and 95 % of requests stay under, estimated within a bucket.",
         *(
             (
-                f"histogram_quantile({it}, {_engine('time_to_first_token_seconds')})",
+                f"histogram_quantile({it}, {_FIRST})",
                 f"{it:.0%} under",
             )
             for it in (0.5, 0.95)
@@ -168,7 +176,7 @@ _TIMES = (
         "What 50 % and 95 % stay under, estimated within a bucket.",
         *(
             (
-                f"histogram_quantile({it}, {_engine('inter_token_latency_seconds')})",
+                f"histogram_quantile({it}, {_BETWEEN})",
                 f"{it:.0%} under",
             )
             for it in (0.5, 0.95)
