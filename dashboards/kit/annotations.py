@@ -80,8 +80,7 @@ MARKS = (
     ),
     Mark(
         name="Actions",
-        # a difference and not increase(), which needs two samples in the window
-        expr="sum by (kind, status) (ds4_actions_total - ds4_actions_total offset 1m) > 0",
+        expr="sum by (kind, status) (increase(ds4_actions_total[1m])) > 0",
         colour="light-blue",
         title="{{kind}}",
         text="{{status}} in the last minute",

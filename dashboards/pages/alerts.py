@@ -99,9 +99,9 @@ _ACTIONS = (
     graph(
         "Actions",
         "none",
-        "In the minute before, by how they ended.",
+        "In the minute before, about, by how they ended.",
         (
-            "sum by (kind, status) (ds4_actions_total - ds4_actions_total offset 1m)",
+            "sum by (kind, status) (increase(ds4_actions_total[1m]))",
             "{{kind}} {{status}}",
         ),
     ),
