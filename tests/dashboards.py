@@ -13,7 +13,7 @@ from dashboards.kit.views import Page, View
 
 SCRAPE_SECONDS = 1.0
 """`timeInterval` of the source."""
-USED = re.compile(r"\$\{?(\w+)(?::\w+)?\}?")
+_USED = re.compile(r"\$(?:\{(\w+)[^}]*\}|(\w+))")
 OF_GRAFANA = {"__rate_interval", "__range"}
 
 
@@ -54,7 +54,12 @@ def built_in(step_seconds: float, range_seconds: float) -> dict[str, str]:
 
 def filled(expr: str, values: Mapping[str, str]) -> str:
     """Return a query as Grafana sends it."""
-    return USED.sub(lambda found: values[found[1]], expr)
+    return _USED.sub(lambda found: values[found[1] or found[2]], expr)
+
+
+def used(text: str) -> set[str]:
+    """Return the variables that a text has."""
+    return {found[1] or found[2] for found in _USED.finditer(text)}
 
 
 def picked(values: list[str]) -> str:

@@ -39,14 +39,14 @@ def rules() -> tuple[AlertRule, ...]:
 
 
 def limits_of(alert: str) -> tuple[Limit, ...]:
-    """Return what an alert's tiers compare with, lowest first; of equal values the higher tier.
+    """Return what an alert's tiers compare with, lowest first.
 
-    Raises ValueError for an alert that does not exist, or compares with nothing fixed.
+    Of equal values the lower tier counts, which fires sooner. Raises ValueError for an alert that does not exist, or compares with nothing fixed.
     """
     found: dict[float, Limit] = {}
     for rule in sorted((it for it in rules() if it.name == alert), key=lambda it: it.tier.rank):
         for limit in _limit(parse(rule.expression), rule.tier):
-            found[limit.value] = limit
+            found.setdefault(limit.value, limit)
     if not found:
         message = f"no rule named {alert} has a threshold"
         raise ValueError(message)

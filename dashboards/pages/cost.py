@@ -10,6 +10,21 @@ _SPENT = 'ds4_cost_spent_total{currency=~"$currency"}'
 _GENERATED = f"scalar(sum(rate(ds4_generated_tokens_total{RATE})))"
 _PER_TOKENS = f"{_PER_HOUR} / (3600 * {_GENERATED}) * 1000"
 _PER_REQUEST = f"{_PER_HOUR} / (3600 * scalar({ALL_REQUESTS}))"
+_USED = "ds4_cost_used_total"
+_CHOSEN = 'currency=~"$currency"'
+_BY_STAGE = f"sum by (stage, currency) (rate({_USED}{{{_CHOSEN}}}{RATE})) * 3600"
+
+
+def _of_stages(stages: str) -> str:
+    """Return what these stages cost, by profile."""
+    return f'sum by (profile) (rate({_USED}{{stage=~"{stages}",{_CHOSEN}}}{RATE}))'
+
+
+_OFF = (
+    f"abs(ds4_cost_hour_so_far{{{_CHOSEN}}} / on (measure, currency) group_right ()"
+    f' ds4_cost_hour_expected{{basis="median",{_CHOSEN}}} - 1)'
+)
+_NO_PAST = "without history, and in the first ten minutes of an hour"
 _IDLE = "avg(ds4_running_requests == bool 0)"
 _MOST, _LEAST = (f"{it}_over_time({_SPENT}[$__range])" for it in ("max", "min"))
 
@@ -92,7 +107,47 @@ _MONEY = (
         maximum=1.0,
     ),
 )
+_HOUR = (
+    graph(
+        "This hour so far",
+        "none",
+        "Money of the running hour (UTC): spent, of it used with requests running, and used for "
+        "1,000 tokens.",
+        (f"ds4_cost_hour_so_far{{{_CHOSEN}}}", "{{measure}} {{currency}}"),
+        (
+            f'ds4_cost_hour_expected{{basis="median",{_CHOSEN}}}',
+            "{{measure}} {{currency}}, as the same hour of earlier days",
+        ),
+        may_be_empty="until the first minute of the hour was watched",
+    ),
+    graph(
+        "Off the same hour of earlier days",
+        "percentunit",
+        "How far the running hour is above or below the median of up to seven earlier ones.",
+        (_OFF, "{{measure}} {{currency}}"),
+        alert="HourlyCostOff",
+        may_be_empty=_NO_PAST,
+    ),
+)
 _DRIVERS = (
+    graph(
+        "Cost of the time with requests, by stage",
+        "none",
+        "Money an hour, by the time that requests spend in prefill and in decode.",
+        (_BY_STAGE, "{{stage}} {{currency}}"),
+        is_stacked=True,
+    ),
+    graph(
+        "Prefill's share of the cost",
+        "percentunit",
+        "Of what prefill and decode cost, by profile.",
+        (
+            f"{_of_stages('prefill')} / {_of_stages('prefill|decode')}",
+            "{{profile}}",
+        ),
+        alert="PrefillCostShareHigh",
+        maximum=1.0,
+    ),
     graph(
         "What tokens were",
         "none",
@@ -134,6 +189,7 @@ COST = Page(
     sections=(
         Section("Now", _NOW),
         Section("Money", _MONEY),
+        Section("This hour", _HOUR),
         Section("What drives it", _DRIVERS),
     ),
 )

@@ -10,6 +10,8 @@ _ERROR = f"max by (profile, reference, metric) (ds4_quantization_error{_CHOSEN})
 _FINISHED = f"rate(ds4_finished_requests_total{_CHOSEN}{RATE})"
 _CUT = f'rate(ds4_finished_requests_total{{profile=~"$profile",reason="length"}}{RATE})'
 _GENERATED = f"rate(ds4_generated_tokens_total{_CHOSEN}{RATE})"
+_DROP = f"max by (profile, reference) (ds4_quality_accuracy_drop_points{_CHOSEN})"
+_NOT_ASKED = "until golden questions were asked of a profile and its reference"
 _NO_PAIR = "until the first measurement, and without a quantized profile beside its reference"
 
 _NOW = (
@@ -20,27 +22,34 @@ _NOW = (
         (_ERROR, "{{profile}}"),
         alert="QuantizationErrorHigh",
         decimals=3,
-        width=6,
         may_be_empty=_NO_PAIR,
+    ),
+    stat(
+        "Accuracy lost",
+        "none",
+        "Percentage points by which a profile answers fewer golden questions right.",
+        (_DROP, "{{profile}}"),
+        alert="AccuracyDropHigh",
+        decimals=1,
+        may_be_empty=_NOT_ASKED,
     ),
     stat(
         "Last measured",
         "s",
-        "How long ago the last good measurement ended.",
-        ('time() - max(ds4_job_last_success_timestamp_seconds{job="quality"})', "ago"),
-        width=6,
+        "How long ago the last measurement ended, by what was measured.",
+        (
+            f"time() - max by (metric) (ds4_quality_measured_timestamp_seconds{_CHOSEN})",
+            "{{metric}}",
+        ),
+        decimals=0,
         may_be_empty=_NO_PAIR,
     ),
     stat(
         "Answers cut at their length",
         "percentunit",
         "Share of finished requests that ended at the most tokens they were given.",
-        (
-            share(f"sum({_CUT})", f"sum({_FINISHED})"),
-            "cut",
-        ),
+        (share(f"sum({_CUT})", f"sum({_FINISHED})"), "cut"),
         decimals=0,
-        width=6,
     ),
     stat(
         "Level in force",
@@ -48,18 +57,31 @@ _NOW = (
         "Degradation level of the service; normal is level 0.",
         (LEVEL, "{{pool}}"),
         codes=Codes.LEVEL,
-        width=6,
+    ),
+    stat(
+        "Time degraded",
+        "percentunit",
+        "Share of the time shown in which a level above normal was in force.",
+        ("avg_over_time((max(ds4_degradation_level) > bool 0)[$__range:15s])", "degraded"),
+        decimals=0,
     ),
 )
-_QUANTIZATION = (
+_AGAINST = (
     graph(
         "Quantization error",
         "none",
         "Of each quantized profile against its reference; compared on fixed prompts.",
         (_ERROR, "{{profile}} against {{reference}}, {{metric}}"),
         alert="QuantizationErrorHigh",
-        width=24,
         may_be_empty=_NO_PAIR,
+    ),
+    graph(
+        "Accuracy lost",
+        "none",
+        "Percentage points, the same golden questions for both.",
+        (_DROP, "{{profile}} against {{reference}}"),
+        alert="AccuracyDropHigh",
+        may_be_empty=_NOT_ASKED,
     ),
 )
 _ANSWERS = (
@@ -95,7 +117,7 @@ QUALITY = Page(
     variables=(PROFILE,),
     sections=(
         Section("Now", _NOW),
-        Section("Quantization", _QUANTIZATION),
+        Section("Against the reference", _AGAINST),
         Section("Answers", _ANSWERS),
     ),
 )

@@ -19,7 +19,7 @@ from dashboards.kit.limits import RULES, limits_of, rules
 from dashboards.kit.views import Codes, Kind, Page, View
 from ds4watch.model.alert import Tier
 from ds4watch.model.worker import WorkerPhase
-from tests.dashboards import OF_GRAFANA, USED, document, expressions, marks, panels, path_of
+from tests.dashboards import OF_GRAFANA, document, expressions, marks, panels, path_of, used
 
 EACH = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
 COLUMNS = 24
@@ -90,10 +90,9 @@ def test_ids_are_unique_and_panels_fill_the_grid_without_overlap(page: Page) -> 
 def test_each_variable_that_is_used_is_there_and_each_that_is_there_is_used(page: Page) -> None:
     written = document(page)
     there = {variable["name"] for variable in written["templating"]["list"]}
-    used = {found[1] for text in texts(written) for found in USED.finditer(text)}
-    used = {name for name in used if not name.startswith("__")}
-    assert used == there
-    of_grafana = {found[1] for expr in expressions(page) for found in USED.finditer(expr)} - there
+    needed = {name for text in texts(written) for name in used(text)}
+    assert {name for name in needed if not name.startswith("__")} == there
+    of_grafana = {name for expr in expressions(page) for name in used(expr)} - there
     assert of_grafana <= OF_GRAFANA
 
 

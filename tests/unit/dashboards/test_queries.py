@@ -15,15 +15,14 @@ from ds4watch.promql.selection import selectors_of
 from ds4watch.promql.storage import Matcher, MatchOp
 from ds4watch.vocabulary.known import KnownMetrics
 from ds4watch.vocabulary.names import signal_of
-from tests.dashboards import USED, built_in, expressions, filled
+from tests.dashboards import built_in, expressions, filled, used
 
 EACH = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
 FILL = built_in(15, 900)
 
 
 def parsed(expr: str) -> Expr:
-    names = {found[1] for found in USED.finditer(expr)}
-    return parse(filled(expr, dict.fromkeys(names, "x") | FILL))
+    return parse(filled(expr, dict.fromkeys(used(expr), "x") | FILL))
 
 
 def names_of(matchers: tuple[Matcher, ...]) -> tuple[str, ...]:
@@ -82,8 +81,13 @@ def test_what_the_dashboards_promise_is_on_them() -> None:
         "fleet": ("ds4_worker_state", "ds4_queue_depth", "ds4_degradation_level"),
         "worker": ("ds4_kv_usage_ratio", "ds4_queue_seconds_total", "ds4_vocabulary_missing"),
         "gateway": ("ds4_gateway_requests_total", "ds4_retry_count_total"),
-        "cost": ("ds4_cost_per_hour", "ds4_cost_spent_total", "ds4_prefill_token_ratio"),
-        "quality": ("ds4_quantization_error",),
+        "cost": (
+            "ds4_cost_per_hour",
+            "ds4_cost_spent_total",
+            "ds4_cost_hour_so_far",
+            "ds4_cost_used_total",
+        ),
+        "quality": ("ds4_quantization_error", "ds4_quality_accuracy_drop_points"),
         "alerts": ("ds4_alerts", "ds4_actions_total", "ds4_notifications_total"),
     }
     assert set(wanted) == {page.name for page in PAGES}
