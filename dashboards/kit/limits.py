@@ -41,7 +41,9 @@ def rules() -> tuple[AlertRule, ...]:
 def limits_of(alert: str) -> tuple[Limit, ...]:
     """Return what an alert's tiers compare with, lowest first.
 
-    Of equal values the lower tier counts, which fires sooner. Raises ValueError for an alert that does not exist, or compares with nothing fixed.
+    Of equal values the lower tier counts, which fires sooner.
+
+    Raises ValueError for an alert that does not exist, or compares with nothing fixed.
     """
     found: dict[float, Limit] = {}
     for rule in sorted((it for it in rules() if it.name == alert), key=lambda it: it.tier.rank):

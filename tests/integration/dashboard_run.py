@@ -40,6 +40,9 @@ LOAD_SECONDS = 20
 SETTLE_SECONDS = 6.0
 """After the last new series, until rates look at none that began within their window."""
 
+_SPACING_SECONDS = 0.52
+"""Of samples, and a little more; from 1.1 times on it is a gap."""
+
 Series = dict[tuple[tuple[str, str], ...], dict[float, float]]
 
 
@@ -90,6 +93,17 @@ class Run:
     start: float
     settled: float
     end: float
+    scraped: tuple[tuple[float, ...], ...]
+    """When each target was."""
+
+    def is_even(self, at: float, window_seconds: float) -> bool:
+        """Return whether samples come as they should where a window begins that ends then.
+
+        Over a gap there Prometheus 2 extrapolates further towards zero than Prometheus 3.
+        """
+        begin = at - window_seconds
+        firsts = (next((it for it in times if it > begin), begin) for times in self.scraped)
+        return all(first - begin < _SPACING_SECONDS for first in firsts)
 
 
 @contextmanager
@@ -111,10 +125,12 @@ def run() -> Iterator[Run]:
             start = time.time()
             daemon.up()
             settled, end = story(daemon)
-            with imported(daemon) as (blocks, fraction):
+            ours = Source(daemon.admin_port)
+            with imported(daemon) as (blocks, text):
+                fraction, scraped = free_fraction(text), scrapes(text)
                 whole = (math.floor(start), math.ceil(settled), math.floor(end))
-                moments = (it + fraction for it in whole)
-                yield Run(Source(daemon.admin_port), live, blocks, *moments)
+                first, second, last = (it + fraction for it in whole)
+                yield Run(ours, live, blocks, first, second, last, scraped)
 
 
 _FLEET = {"canary_interval_seconds": 30}
@@ -182,8 +198,8 @@ def _is_ready(port: int) -> bool:
 
 
 @contextmanager
-def imported(daemon: Daemon) -> Iterator[tuple[Source, float]]:
-    """Yield a Prometheus that was given what our history exports, and when nothing was sampled."""
+def imported(daemon: Daemon) -> Iterator[tuple[Source, Path]]:
+    """Yield a Prometheus that was given what our history exports, and the export."""
     text, blocks = daemon.folder / "history.om", daemon.folder / "blocks"
     export = ["history", "export", "-o", str(text), "--state", str(daemon.state)]
     for command in (
@@ -192,7 +208,7 @@ def imported(daemon: Daemon) -> Iterator[tuple[Source, float]]:
     ):
         subprocess.run(command, check=True, capture_output=True, timeout=60)
     with prometheus({"scrape_configs": []}, blocks) as source:
-        yield source, free_fraction(text)
+        yield source, text
 
 
 def free_fraction(text: Path) -> float:
@@ -200,6 +216,16 @@ def free_fraction(text: Path) -> float:
     lines = text.read_text(encoding="utf-8").splitlines()
     taken = {line.rpartition(".")[2] for line in lines if not line.startswith("#")}
     return next(it for it in range(1000) if f"{it:03}" not in taken) / 1000
+
+
+def scrapes(text: Path) -> tuple[tuple[float, ...], ...]:
+    """Return when each worker was scraped, and when our own figures were taken."""
+    found: dict[str, list[float]] = {}
+    for line in text.read_text(encoding="utf-8").splitlines():
+        if line.startswith(("up{", "ds4_build_info{")):
+            series, _, at = line.rpartition(" ")
+            found.setdefault(series.rpartition(" ")[0], []).append(float(at))
+    return tuple(tuple(sorted(times)) for times in found.values())
 
 
 class _Taken(BaseHTTPRequestHandler):

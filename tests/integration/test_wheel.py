@@ -56,6 +56,8 @@ def test_the_wheel_has_all_that_ships_and_nothing_else(wheel: Path) -> None:
             f"{data}/migrations/samples/env.py",
             f"{data}/migrations/state/versions/0001_first_schema.py",
             f"{data}/dashboards/fleet.json",
+            f"{data}/dashboards/worker.json",
+            f"{data}/dashboards/provisioning/datasources/ds4watch.yml",
             f"{data}/serving/policy.yml",
             f"{data}/serving/profiles/sim-full.yml",
             f"{data}/serving/systemd/ds4watch.service",
