@@ -209,7 +209,7 @@ class RuleBook:
 
     def tiers(self) -> tuple[tuple[str, Tier], ...]:
         """Return name and tier of each alerting rule, each pair once, in file order."""
-        rules = (rule.rule for group in self._groups for rule in group.rules)
+        rules = (compiled.rule for compiled in self._compiled())
         found = ((rule.name, rule.tier) for rule in rules if isinstance(rule, AlertRule))
         return tuple(dict.fromkeys(found))
 
