@@ -46,11 +46,13 @@ class Source:
 class Part(NamedTuple):
     """What goes to one pool: columns `picked` of each source's values, then markers.
 
+    there: the plan's sources that this pool knows, all of them if anything is picked.
     rows, owners: as in Batch; the rows that this layout has no value for come last.
     """
 
     pool: Pool
     step_seconds: float
+    there: IndexArray
     sources: IndexArray
     picked: IndexArray
     rows: IndexArray
@@ -62,7 +64,7 @@ class Part(NamedTuple):
         missing = len(self.rows) - len(cells)
         if missing:
             cells = np.concatenate([cells, np.full(missing, STALE_NAN)])
-        batch = Batch(self.sources, at, self.rows, self.owners, cells)
+        batch = Batch(self.sources, at[self.there], self.rows, self.owners, cells)
         return _thinned(batch, self.pool, self.step_seconds) if self.step_seconds else batch
 
 
@@ -151,7 +153,8 @@ def _part(
     shelves: Shelves, shelf: Shelf, sources: list[Source], layout: Sequence[Place], key: Hashable
 ) -> Part:
     pool = shelves.pool(shelf)
-    there = [source for source in sources if shelf in source.numbers]
+    places = [place for place, source in enumerate(sources) if shelf in source.numbers]
+    there = [sources[place] for place in places]
     numbers = np.array([source.numbers[shelf] for source in there], dtype=np.intp)
     nothing = np.empty(0, dtype=np.intp)
     picked = next((place.picked for place in layout if place.shelf == shelf), nothing)
@@ -164,6 +167,7 @@ def _part(
     return Part(
         pool=pool,
         step_seconds=shelf.step_seconds,
+        there=np.array(places, dtype=np.intp),
         sources=numbers,
         picked=picked,
         rows=np.concatenate([*rows, *rest]) if there else nothing,

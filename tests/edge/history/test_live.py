@@ -16,6 +16,7 @@ from ds4watch.promql.storage import Matcher, MatchOp
 from tests.edge.history.helpers import W1, W2, FixedClock, failed, scrape
 from tests.edge.history.live_support import (
     FULL,
+    SCHEMAS,
     UP,
     column,
     held,
@@ -93,6 +94,14 @@ def test_names_that_no_rule_selects_are_not_kept(buffer: LiveBuffer) -> None:
         ((("job", "vllm"), ("worker", "w1")), 1.0),
         ((("job", "vllm"), ("worker", "w2")), 1.0),
     ]
+
+
+def test_targets_whose_pages_had_different_series_come_in_one_wave(buffer: LiveBuffer) -> None:
+    take(buffer, scrape(10, [1, 2, 3]), scrape(10, [4, 1], schema_id=4, target=W2))
+    wave = [scrape(11, [5, 6], schema_id=4), scrape(11, [7, 8], schema_id=4, target=W2)]
+    buffer.append(wave, SCHEMAS.__getitem__)
+    assert held(buffer, "a") == {"1": [(10, 1)], "2": [(10, 2)]}
+    assert live(buffer, "a", 11) == {}
 
 
 def test_a_failed_target_shows_in_every_series_of_its_last_good_scrape(buffer: LiveBuffer) -> None:
