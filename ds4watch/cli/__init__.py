@@ -31,7 +31,7 @@ COMMANDS: dict[str, Command] = {
     "hold": Command("ds4watch.cli.hold", "Forbid automatic actions for a while."),
     "resume": Command("ds4watch.cli.resume", "Lift a hold: actions are taken again."),
     "check": Command("ds4watch.cli.check", "Check settings, profiles, rules and policy."),
-    "rules": Command("ds4watch.cli.rules", "Check, test and explain alert rules."),
+    "rules": Command("ds4watch.cli.rules", "Check, test, explain, replay alert rules."),
     "sim": Command("ds4watch.cli.sim", "Run simulated vLLM workers by themselves."),
     "load": Command("ds4watch.cli.load", "Send a bounded test load to the gateway."),
     "config": Command("ds4watch.cli.config"),

@@ -14,6 +14,7 @@ from ds4watch.alerting.lint.findings import Finding
 from ds4watch.alerting.rulefile import RuleFile, read_rules
 from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
 from ds4watch.cli.explained import explained_lines
+from ds4watch.cli.replay import replay_rules
 from ds4watch.cli.rule_tests import FileOutcome, outcome_json, outcome_lines, run_file
 from ds4watch.config.files import find_settings, read_text, rule_files
 from ds4watch.config.shipped import shipped
@@ -32,7 +33,7 @@ Files = Annotated[
 
 @app.callback()
 def rules() -> None:
-    """Check, test and explain alert rules."""
+    """Check, test, explain and replay alert rules."""
 
 
 @app.command()
@@ -99,6 +100,9 @@ def explain(
         print_json(found)
     else:
         typer.echo("\n".join(explained_lines(found)).rstrip())
+
+
+app.command("replay")(replay_rules)
 
 
 def _read_each(paths: Sequence[Path]) -> tuple[list[RuleFile], list[Located]]:

@@ -83,6 +83,10 @@ def _fresh(block: Block) -> Iterator[Block]:
     if not stale.any():
         yield block
         return
+    if (stale == stale[0]).all():
+        fresh = np.flatnonzero(~stale[0])
+        yield Block(block.rows, block.times[fresh], block.values[:, fresh])
+        return
     _, kinds = np.unique(np.packbits(stale, axis=1), axis=0, return_inverse=True)
     kinds = kinds.reshape(-1)
     order = np.argsort(kinds, kind="stable")
