@@ -19,7 +19,8 @@ from ds4watch.cli.common import Config, Json, State, console, print_json
 from ds4watch.cli.history import SystemClock
 from ds4watch.cli.history_output import bar
 from ds4watch.cli.instants import instant
-from ds4watch.cli.replay_output import Shown, replay_json, replay_parts
+from ds4watch.cli.replay_json import replay_json
+from ds4watch.cli.replay_output import Shown, replay_parts
 from ds4watch.cli.replay_plot import write_plot
 from ds4watch.config.files import LoadedSettings, find_settings, policy_file, read_text, rule_files
 from ds4watch.config.places import resolve_state_dir

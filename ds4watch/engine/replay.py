@@ -15,7 +15,8 @@ from ds4watch.alerting.series import AlertSeries
 from ds4watch.engine.replay_doubt import Answers, AnswersReader, Missing, blind
 from ds4watch.engine.replay_history import ReplayHistory
 from ds4watch.engine.replay_order import ALERT_SERIES, ReplayRule, order_of
-from ds4watch.engine.replay_rule import Ran, ReplayedRule, States, Stretch
+from ds4watch.engine.replay_rule import ReplayedRule
+from ds4watch.engine.replay_table import Ran, States, Stretch
 from ds4watch.engine.sight import BLIND_AFTER_SECONDS
 from ds4watch.engine.signals import POOL
 from ds4watch.model.action import ActionPlan, Refusal

@@ -56,10 +56,10 @@ async def state(tmp_path: Path) -> Path:
 
 async def history(state: Path, *arguments: str) -> Ended:
     """Run the command in this process: a new one takes a second to start."""
-    return await asyncio.to_thread(_run, "history", *arguments, "--state", str(state))
+    return await asyncio.to_thread(run_here, "history", *arguments, "--state", str(state))
 
 
-def _run(*arguments: str) -> Ended:
+def run_here(*arguments: str) -> Ended:
     out, err = io.StringIO(), io.StringIO()
     code: object = None
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

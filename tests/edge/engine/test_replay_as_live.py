@@ -10,11 +10,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ds4watch.alerting.rulefile import load_rules
-from ds4watch.engine.replay import Replayed, ReplayAsk, replay
+from ds4watch.engine.replay import ReplayAsk, Replayed, replay
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.history.live import LiveBuffer
 from ds4watch.history.range_reader import StoredRanges
@@ -115,7 +115,7 @@ class Lived:
     alerts: Sequence[AlertState]
 
 
-page = st.one_of(
+page: st.SearchStrategy[tuple[int, list[float]]] = st.one_of(
     st.tuples(st.just(1), st.lists(st.integers(0, 4).map(float), min_size=2, max_size=2)),
     st.tuples(st.just(2), st.lists(st.integers(0, 4).map(float), min_size=1, max_size=1)),
     st.just((0, [])),
@@ -236,7 +236,7 @@ def check(rules: str, story: Sequence[Sequence[tuple[int, list[float]]]], at_onc
     ]
 
 
-@settings(deadline=None, max_examples=25, phases=[Phase.generate])
+@settings(deadline=None, max_examples=12)
 @given(st.tuples(pages(), pages()), st.sampled_from([5, 11, TICKS]))
 def test_a_replay_tells_what_was_told_when_it_happened(
     story: tuple[list[tuple[int, list[float]]], list[tuple[int, list[float]]]],
@@ -245,7 +245,7 @@ def test_a_replay_tells_what_was_told_when_it_happened(
     check(RULES, story, at_once)
 
 
-@settings(deadline=None, max_examples=15, phases=[Phase.generate])
+@settings(deadline=None, max_examples=6)
 @given(st.tuples(pages(), pages()), st.sampled_from([5, 11, TICKS]))
 def test_rules_that_read_alerts_and_later_rules_are_replayed_step_by_step(
     story: tuple[list[tuple[int, list[float]]], list[tuple[int, list[float]]]],
