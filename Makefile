@@ -51,7 +51,7 @@ bench: $(DEV_READY) ## measure everything
 	  $(PY) -m "benchmarks.$$name"
 	done
 
-bench-%: $(DEV_READY) ## measure one thing: bench-parse, bench-scrape, bench-storage, bench-query, bench-reaction
+bench-%: $(DEV_READY) ## measure one thing: bench-parse, bench-scrape, bench-storage, bench-query, bench-reaction, bench-replay
 	@$(PY) -m benchmarks.bench_$* $(ARGS)
 
 lint: $(DEV_READY) ## style, types, layers, dead code

@@ -21,7 +21,7 @@ class _Drawing(Protocol):
 def write_plot(shown: Shown, path: Path) -> None:
     """Draw into a file, as its name says PNG or SVG. Raises ConfigError."""
     try:
-        drawing = cast("_Drawing", importlib.import_module("ds4watch.cli.replay_drawing"))
+        drawing = cast(_Drawing, importlib.import_module("ds4watch.cli.replay_drawing"))
     except ImportError as error:
         mend = "pip install 'ds4watch[plot]'; the table has a timeline without it"
         finding = Located("needs matplotlib, which is not installed", field="--plot", mend=mend)

@@ -122,7 +122,7 @@ def fetched(
 
     Raises ScrapeError if it cannot be asked, and ConfigError if it has nothing of it.
     """
-    module = cast("_Prometheus", importlib.import_module("ds4watch.scrape.prometheus_past"))
+    module = cast(_Prometheus, importlib.import_module("ds4watch.scrape.prometheus_past"))
     told = without_password(url)
     try:
         read = module.fetch_past(url, wanted.texts, start - wanted.reach_seconds, end, progress)
