@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ds4watch.alerting.series import AlertSeries
 from ds4watch.engine.replay_doubt import Answers, AnswersReader, Missing, blind
 from ds4watch.engine.replay_history import ReplayHistory
-from ds4watch.engine.replay_order import ALERT_SERIES, ReplayRule, order_of
+from ds4watch.engine.replay_order import ReplayRule, order_of
 from ds4watch.engine.replay_rule import ReplayedRule
 from ds4watch.engine.replay_table import Ran, States, Stretch
 from ds4watch.engine.sight import BLIND_AFTER_SECONDS
@@ -124,7 +123,6 @@ class _Replay:
         self._rules = [ReplayedRule(it, dense=_may_act(it, ask.policy)) for it in self._order.rules]
         self._ladder = LadderState(POOL)
         self._current: dict[int, States] = {}
-        self._series = AlertSeries()
         self._found = Replayed()
         self._stretch_steps = 0
         self._last_at: UnixSeconds | None = None
@@ -200,13 +198,8 @@ class _Replay:
                 if step in wanted[place]:
                     one = Stretch(answers.steps[at], np.array([step]), due[place].every_seconds)
                     self._take(rule, rule.run(self._history, missing, one), changed)
-            if self._order.reads_alerts:
-                states = [it for rule in rules for it in rule.states.values()]
-                series = self._series.of(states)
-                values = series.values[:, None]
-                self._history.write(
-                    "alerts", ALERT_SERIES[0], series.labels, answers.steps[at], values
-                )
+                    if self._order.reads_alerts and rule.is_alert:
+                        rule.write_alerts(self._history, float(answers.steps[step]))
 
     def _take(self, rule: ReplayedRule, ran: Ran, changed: dict[int, dict[int, States]]) -> None:
         place, its = rule.rule.place, rule.rule.compiled.rule

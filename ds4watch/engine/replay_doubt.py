@@ -119,8 +119,14 @@ class Missing:
         self._shapes = sorted(
             {tuple(name for name, _ in one) for one in answers.targets}, key=len, reverse=True
         )
-        self.any_failed: BoolArray = np.any(answers.failed, axis=0)
+        self._any_failed: BoolArray = np.any(answers.failed, axis=0)
         self._known: dict[tuple[Selector, bytes], LabelColumn] = {}
+
+    def unsure(self, places: IndexArray) -> BoolArray:
+        """Return at which of the steps anything may be missing."""
+        doubted = self._history.doubted(self._answers.steps[places])
+        found: BoolArray = self._any_failed[places] | doubted
+        return found
 
     def doubts(
         self, expr: Expr, seen: Sequence[Sight], column: int, step: int
@@ -129,7 +135,7 @@ class Missing:
 
         column: the step's place in `seen`. step: its place in the answers.
         """
-        if not self.any_failed[step]:
+        if not self.unsure(np.array([step]))[0]:
             return False, ()
         found: dict[Selector, LabelColumn] = {}
         for sight in seen:
@@ -145,12 +151,12 @@ class Missing:
         start = float(sight.start[column])
         at = float(self._answers.steps[step])
         found = self._history.columns(sight.selector.matchers, start, at)
-        if not len(found.labels):
-            return self._before(sight.selector, step)
         missing = np.zeros(len(found.labels), dtype=np.bool_)
         for block in found.blocks:
             self._mark(missing, found.labels, block, (start, at), step)
-        return _with(found.labels.where(missing), self._before(sight.selector, step))
+        before = self._before(sight.selector, step)
+        made = self._history.missing(sight.selector.matchers, start, at)
+        return _with(found.labels.where(missing), (*before, *made))
 
     def _mark(
         self,
@@ -171,7 +177,8 @@ class Missing:
         good_at = self._answers.good_at[owners[rows], step]
         places = np.searchsorted(block.times, good_at, side="right") - 1
         had = (places >= 0) & ~is_stale(block.values[rows, np.maximum(places, 0)])
-        missing[block.rows[rows]] = had | left
+        there = real[:, -1] if real.shape[1] else np.zeros(len(rows), dtype=np.bool_)
+        missing[block.rows[rows]] = (had | left) & ~there
 
     def _before(self, selector: Selector, step: int) -> LabelColumn:
         """Return what targets had whose last good scrape is before all that was read."""
@@ -231,8 +238,9 @@ def blind(answers: Answers, step: int, since: UnixSeconds, seconds: float) -> bo
     )
 
 
-def _with(column: LabelColumn, more: LabelColumn) -> LabelColumn:
-    fresh = tuple(one for one in more if one not in set(column.sets))
+def _with(column: LabelColumn, more: Iterable[Labels]) -> LabelColumn:
+    known = set(column.sets)
+    fresh = tuple(one for one in dict.fromkeys(more) if one not in known)
     return LabelColumn((*column.sets, *fresh)) if fresh else column
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from ds4watch.engine.replay_order import ALERT_SERIES, ReplayOrder, accepts_any
+from ds4watch.engine.replay_written import Piece, WrittenSeries
 from ds4watch.model.ports import UnixSeconds
-from ds4watch.model.series import NAME_LABEL, STALE_NAN, FloatArray, Labels
+from ds4watch.model.series import NAME_LABEL, FloatArray, Labels
 from ds4watch.promql.columns import BoolArray, LabelColumn
 from ds4watch.promql.evaluate import LOOKBACK_SECONDS
 from ds4watch.promql.held_ranges import NOTHING, HeldRanges, kept, selected
@@ -25,37 +25,6 @@ PAD_SECONDS = 120.0
 """Read before each window, so that what went at its beginning is seen to have been there."""
 _LONGEST_READ_AHEAD = 3600.0
 _REACH_OF_UP = 900.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Samples written over some instants: values (n, k), markers where there are none."""
-
-    labels: LabelColumn
-    times: FloatArray
-    values: FloatArray
-
-
-@dataclass(slots=True)
-class _Written:
-    """What one producer wrote. reach: how long it is wanted."""
-
-    reach_seconds: float
-    pieces: list[_Piece] = field(default_factory=list)
-    joined: SeriesMatrix | None = None
-
-    def add(self, piece: _Piece) -> None:
-        """Keep a piece; forget what nobody looks back on any more."""
-        before = piece.times[0] - self.reach_seconds if len(piece.times) else -math.inf
-        self.pieces = [one for one in self.pieces if one.times[-1] >= before]
-        self.pieces.append(piece)
-        self.joined = None
-
-    def matrix(self) -> SeriesMatrix:
-        """Return all pieces as one."""
-        if self.joined is None:
-            self.joined = _joined(self.pieces)
-        return self.joined
 
 
 class ReplayHistory:
@@ -71,7 +40,7 @@ class ReplayHistory:
         }
         self._held = HeldRanges(NOTHING)
         self._direct: dict[object, SeriesMatrix] = {}
-        self._written: dict[str, _Written] = {}
+        self._written: dict[str, WrittenSeries] = {}
 
     def open(self, start: UnixSeconds, end: UnixSeconds) -> None:
         """Read what rules look at from `start` to `end`."""
@@ -99,14 +68,29 @@ class ReplayHistory:
         """Return stored samples, read anew; for what lies before what was opened."""
         return self._not_made(self._storage.columns(matchers, start, end))
 
-    def write(
-        self, producer: str, name: str, labels: LabelColumn, times: FloatArray, values: FloatArray
-    ) -> None:
-        """Take in what a rule made at `times`: values (n, k), markers where nothing is."""
+    def write(self, producer: str, name: str, piece: Piece) -> None:
+        """Take in what a rule made."""
         if producer not in self._written:
             reach = self._reach_of(name) + LOOKBACK_SECONDS + PAD_SECONDS
-            self._written[producer] = _Written(reach)
-        self._written[producer].add(_Piece(labels, times, values))
+            self._written[producer] = WrittenSeries(reach)
+        self._written[producer].add(piece)
+
+    def doubted(self, steps: FloatArray) -> BoolArray:
+        """Return at which steps something that a rule made is missing for want of a scrape."""
+        found = np.zeros(len(steps), dtype=np.bool_)
+        for one in self._written.values():
+            found |= one.doubted(steps)
+        return found
+
+    def missing(
+        self, matchers: tuple[Matcher, ...], start: UnixSeconds, at: UnixSeconds
+    ) -> tuple[Labels, ...]:
+        """Return what of the series that rules made a selector misses."""
+        if not accepts_any(matchers, self._recorded):
+            return ()
+        return tuple(
+            labels for one in self._written.values() for labels in one.missing(matchers, start, at)
+        )
 
     def _reach_of(self, name: str) -> float:
         names = ALERT_SERIES if name in ALERT_SERIES else (name,)
@@ -154,27 +138,6 @@ def _name_of(matchers: Iterable[Matcher]) -> frozenset[str] | None:
         if one.name == NAME_LABEL and one.op is MatchOp.REGEX:
             return frozenset(one.value.split("|"))
     return None
-
-
-def _joined(pieces: Sequence[_Piece]) -> SeriesMatrix:
-    if not pieces:
-        return NOTHING
-    if len(pieces) == 1:
-        rows = np.arange(len(pieces[0].labels))
-        return SeriesMatrix(pieces[0].labels, (Block(rows, pieces[0].times, pieces[0].values),))
-    places: dict[Labels, int] = {}
-    for piece in pieces:
-        for one in piece.labels:
-            places.setdefault(one, len(places))
-    times = np.concatenate([piece.times for piece in pieces])
-    values = np.full((len(places), len(times)), STALE_NAN)
-    begin = 0
-    for piece in pieces:
-        mine = [places[one] for one in piece.labels]
-        values[mine, begin : begin + len(piece.times)] = piece.values
-        begin += len(piece.times)
-    block = Block(np.arange(len(places)), times, values)
-    return SeriesMatrix(LabelColumn(tuple(places)), (block,))
 
 
 def _beside(parts: Sequence[SeriesMatrix]) -> SeriesMatrix:

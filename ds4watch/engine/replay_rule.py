@@ -12,12 +12,13 @@ import numpy as np
 
 from ds4watch.alerting.evaluation import Evaluation
 from ds4watch.alerting.machine import RESOLVED_RETENTION_SECONDS, restore, step
-from ds4watch.alerting.series import recorded
+from ds4watch.alerting.series import AlertSeries, recorded
 from ds4watch.alerting.texts import RuleTexts
 from ds4watch.engine.replay_doubt import Missing
 from ds4watch.engine.replay_history import ReplayHistory
-from ds4watch.engine.replay_order import ReplayRule
-from ds4watch.engine.replay_table import Ran, States, Stretch, Table, evaluated
+from ds4watch.engine.replay_order import ALERT_SERIES, ReplayRule
+from ds4watch.engine.replay_table import Ran, States, Stretch, Table, evaluated, incomplete
+from ds4watch.engine.replay_written import Piece
 from ds4watch.model.alert import (
     AlertPhase,
     AlertRule,
@@ -31,6 +32,8 @@ from ds4watch.promql.columns import NO_LABELS, BoolArray, IndexArray
 from ds4watch.promql.result import Matrix
 from ds4watch.promql.vectors import Vector
 
+_COMPLETE = np.zeros(1, dtype=np.bool_)
+
 
 class ReplayedRule:
     """A rule and its alerts. dense: its alerts' values are wanted at each step."""
@@ -40,6 +43,12 @@ class ReplayedRule:
         self.dense = dense
         self.states: States = {}
         self.texts = rule.compiled.texts
+        self._series = AlertSeries()
+
+    @property
+    def is_alert(self) -> bool:
+        """Whether it makes alerts, and not series."""
+        return isinstance(self.rule.compiled.rule, AlertRule)
 
     def restart(self, last_at: UnixSeconds, now: UnixSeconds) -> None:
         """Go on after a time in which nobody watched, as a daemon does after a restart."""
@@ -51,35 +60,54 @@ class ReplayedRule:
         ran = Ran()
         for matrix, places in evaluated(self.rule, history, stretch, ran):
             if isinstance(self.rule.compiled.rule, RecordingRule):
-                self._record(self.rule.compiled.rule, history, matrix, ran)
+                lacking = incomplete(self.rule, history, missing, matrix, places)
+                self._record(self.rule.compiled.rule, history, matrix, lacking, ran)
             else:
                 part = Stretch(matrix.steps, places, stretch.every_seconds)
                 table = Table(self.rule, history, missing, part, matrix)
                 self._step(self.rule.compiled.rule, table, ran)
         return ran
 
+    def write_alerts(self, history: ReplayHistory, at: UnixSeconds) -> None:
+        """Let others see the rule's alerts as series."""
+        series = self._series.of(self.states.values())
+        piece = Piece(series.labels, np.array([at]), series.values[:, None], _COMPLETE)
+        history.write(f"alerts/{self.rule.place}", ALERT_SERIES[0], piece)
+
     def _record(
-        self, rule: RecordingRule, history: ReplayHistory, matrix: Matrix, ran: Ran
+        self,
+        rule: RecordingRule,
+        history: ReplayHistory,
+        matrix: Matrix,
+        lacking: BoolArray,
+        ran: Ran,
     ) -> None:
         try:
             labels = recorded(rule, Vector(matrix.labels, np.empty(0))).labels
         except QueryError as error:
-            self._record_apart(rule, history, matrix, ran, str(error))
+            self._record_apart(rule, history, matrix, lacking, ran, str(error))
             return
         values = np.where(matrix.there, matrix.values, STALE_NAN)
-        producer = f"{self.rule.group}/{self.rule.place}"
-        history.write(producer, rule.name, labels, matrix.steps, values)
+        piece = Piece(labels, matrix.steps, values, lacking)
+        history.write(f"records/{self.rule.place}", rule.name, piece)
 
     def _record_apart(
-        self, rule: RecordingRule, history: ReplayHistory, matrix: Matrix, ran: Ran, error: str
+        self,
+        rule: RecordingRule,
+        history: ReplayHistory,
+        matrix: Matrix,
+        lacking: BoolArray,
+        ran: Ran,
+        error: str,
     ) -> None:
         """Record step by step: at some, two series would be one."""
         for column in range(len(matrix.steps)):
-            one = _columns(matrix, np.array([column]))
-            if len(one.labels) == len(matrix.labels):
+            at = np.array([column])
+            one = _columns(matrix, at)
+            if len(one.labels) == len(matrix.labels) and len(matrix.steps) == 1:
                 ran.fail(error)
             else:
-                self._record(rule, history, one, ran)
+                self._record(rule, history, one, lacking[at], ran)
 
     def _step(self, rule: AlertRule, table: Table, ran: Ran) -> None:
         column = 0
@@ -136,6 +164,8 @@ def _waits(rule: AlertRule, states: Iterable[AlertState]) -> Iterable[tuple[Unix
             found[state.resolved_at, RESOLVED_RETENTION_SECONDS] = None
         elif state.keep_firing_since is not None:
             found[state.keep_firing_since, rule.keep_firing_seconds] = None
+            if state.fired_at is not None:
+                found[state.fired_at, rule.min_firing_seconds] = None
     return found
 
 

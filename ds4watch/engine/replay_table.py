@@ -112,9 +112,9 @@ class Table:
         """Return the next column at which another thing may be missing than now."""
         if self._doubtful is None:
             nothing = self._without_data(self._rule.compiled.expr)
-            failed = self._missing.any_failed[self.places]
+            unsure = self._missing.unsure(self.places)
             changes = nothing[1:] != nothing[:-1]
-            self._doubtful = np.flatnonzero(changes | failed[1:] | failed[:-1]) + 1
+            self._doubtful = np.flatnonzero(changes | unsure[1:] | unsure[:-1]) + 1
         place = int(np.searchsorted(self._doubtful, column, side="right"))
         return int(self._doubtful[place]) if place < len(self._doubtful) else len(self.steps)
 
@@ -163,6 +163,20 @@ class Table:
         if expr not in self._no_data:
             self._no_data[expr] = no_data(self._seen(expr), len(self.steps))
         return self._no_data[expr]
+
+
+def incomplete(
+    rule: ReplayRule, history: ReplayHistory, missing: Missing, matrix: Matrix, places: IndexArray
+) -> BoolArray:
+    """Return at which steps what a rule gives may lack something for want of a scrape."""
+    unsure = missing.unsure(places)
+    if not unsure.any():
+        return unsure
+    expr = rule.compiled.expr
+    seen = sights(expr, history, matrix.steps)
+    for column in np.flatnonzero(unsure).tolist():
+        unsure[column] = missing.doubts(expr, seen, column, int(places[column]))[0]
+    return unsure
 
 
 def _vector(matrix: Matrix, column: int) -> Vector:

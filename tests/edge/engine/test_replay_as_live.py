@@ -49,6 +49,12 @@ groups:
       - alert: Recorded
         expr: sum(avg_over_time(doubled[45s])) > 8
         for: 15s
+      - alert: Through
+        expr: doubled > 5
+        for: 15s
+        annotations: {ds4_on_no_data: hold, ds4_min_firing: 1m}
+      - alert: Over
+        expr: max_over_time(doubled[1m]) > 7
       - alert: Plain
         expr: b{x="1"} > 1
         for: 30s
