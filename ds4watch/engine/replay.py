@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ds4watch.engine.due import Due
 from ds4watch.engine.replay_doubt import Answers, AnswersReader, Missing, blind
 from ds4watch.engine.replay_history import ReplayHistory
 from ds4watch.engine.replay_order import ReplayRule, order_of
@@ -25,7 +26,7 @@ from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import FloatArray
 from ds4watch.policy.ladder import LadderState, decide
 from ds4watch.policy.policyfile import PolicyFile
-from ds4watch.promql.columns import IndexArray
+from ds4watch.promql.columns import BoolArray
 from ds4watch.promql.range_steps import micro
 from ds4watch.promql.storage import RangeStorage
 
@@ -123,6 +124,8 @@ class _Replay:
         self._rules = [ReplayedRule(it, dense=_may_act(it, ask.policy)) for it in self._order.rules]
         self._ladder = LadderState(POOL)
         self._current: dict[int, States] = {}
+        self._dues: dict[tuple[str, float], Due] = {}
+        self._turns: dict[tuple[str, float], BoolArray] = {}
         self._found = Replayed()
         self._stretch_steps = 0
         self._last_at: UnixSeconds | None = None
@@ -158,6 +161,7 @@ class _Replay:
         return found
 
     def _restart(self, now: UnixSeconds) -> None:
+        self._dues.clear()
         self._stretch_steps = 0
         if self._last_at is not None:
             for rule in self._rules:
@@ -166,6 +170,7 @@ class _Replay:
     def _watch(self, answers: Answers) -> None:
         """Run all rules over steps without a gap, then the policy."""
         missing = Missing(self._history, answers)
+        self._turns.clear()
         changed: dict[int, dict[int, States]] = {}
         for rule in self._rules:
             if rule.rule.place not in self._order.stepwise:
@@ -180,23 +185,30 @@ class _Replay:
 
     def _due(self, rule: ReplayRule, steps: FloatArray) -> Stretch:
         """Return the steps at which a rule's group is due."""
-        step_seconds = self._ask.step_seconds
-        every = max(1, int(np.ceil(round(rule.each_seconds / step_seconds, 6))))
-        places: IndexArray = np.arange(-self._stretch_steps % every, len(steps), every)
-        return Stretch(steps[places], places, every * step_seconds)
+        key = (rule.group, rule.each_seconds)
+        if key not in self._turns:
+            due = self._dues.setdefault(key, Due(rule.each_seconds))
+            self._turns[key] = np.array([due.is_now(now) for now in steps.tolist()])
+        turns = self._turns[key]
+        places = np.flatnonzero(turns)
+        apart = np.diff(places)
+        if len(apart) and (apart == apart[0]).all():
+            every = float(apart[0]) * self._ask.step_seconds
+            return Stretch(steps[places], places, every)
+        return Stretch(steps, np.arange(len(steps)), self._ask.step_seconds, turns)
 
     def _step_by_step(
         self, answers: Answers, missing: Missing, changed: dict[int, dict[int, States]]
     ) -> None:
         rules = [it for it in self._rules if it.rule.place in self._order.stepwise]
         due = {it.rule.place: self._due(it.rule, answers.steps) for it in rules}
-        wanted = {place: set(stretch.places.tolist()) for place, stretch in due.items()}
+        wanted = {place: set(it.due_places.tolist()) for place, it in due.items()}
         for step in range(len(answers.steps)):
             at = slice(step, step + 1)
             for rule in rules:
                 place = rule.rule.place
                 if step in wanted[place]:
-                    one = Stretch(answers.steps[at], np.array([step]), due[place].every_seconds)
+                    one = Stretch(answers.steps[at], np.array([step]), self._ask.step_seconds)
                     self._take(rule, rule.run(self._history, missing, one), changed)
                     if self._order.reads_alerts and rule.is_alert:
                         rule.write_alerts(self._history, float(answers.steps[step]))

@@ -17,7 +17,15 @@ from ds4watch.alerting.texts import RuleTexts
 from ds4watch.engine.replay_doubt import Missing
 from ds4watch.engine.replay_history import ReplayHistory
 from ds4watch.engine.replay_order import ALERT_SERIES, ReplayRule
-from ds4watch.engine.replay_table import Ran, States, Stretch, Table, evaluated, incomplete
+from ds4watch.engine.replay_table import (
+    Ran,
+    States,
+    Stretch,
+    Table,
+    columns_of,
+    evaluated,
+    incomplete,
+)
 from ds4watch.engine.replay_written import Piece
 from ds4watch.model.alert import (
     AlertPhase,
@@ -28,7 +36,7 @@ from ds4watch.model.alert import (
 from ds4watch.model.errors import QueryError
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import STALE_NAN
-from ds4watch.promql.columns import NO_LABELS, BoolArray, IndexArray
+from ds4watch.promql.columns import BoolArray
 from ds4watch.promql.result import Matrix
 from ds4watch.promql.vectors import Vector
 
@@ -103,7 +111,7 @@ class ReplayedRule:
         """Record step by step: at some, two series would be one."""
         for column in range(len(matrix.steps)):
             at = np.array([column])
-            one = _columns(matrix, at)
+            one = columns_of(matrix, at)
             if len(one.labels) == len(matrix.labels) and len(matrix.steps) == 1:
                 ran.fail(error)
             else:
@@ -167,10 +175,3 @@ def _waits(rule: AlertRule, states: Iterable[AlertState]) -> Iterable[tuple[Unix
             if state.fired_at is not None:
                 found[state.fired_at, rule.min_firing_seconds] = None
     return found
-
-
-def _columns(matrix: Matrix, columns: IndexArray) -> Matrix:
-    there = matrix.there[:, columns]
-    some: BoolArray = np.any(there, axis=1)
-    labels = matrix.labels.where(some) if len(some) else NO_LABELS
-    return Matrix(labels, matrix.steps[columns], matrix.values[some][:, columns], there[some])

@@ -17,7 +17,7 @@ from ds4watch.model.errors import QueryError
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import FloatArray
 from ds4watch.promql.ast import Expr, ValueType, value_type
-from ds4watch.promql.columns import BoolArray, IndexArray
+from ds4watch.promql.columns import NO_LABELS, BoolArray, IndexArray
 from ds4watch.promql.evaluate_range import evaluate_range
 from ds4watch.promql.range_sight import Sight, no_data, sights
 from ds4watch.promql.result import Matrix
@@ -29,11 +29,25 @@ States = Mapping[str, AlertState]
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Steps (k,) that a rule is evaluated at, evenly apart. places: theirs among the answers."""
+    """Steps (k,), evenly apart. places: theirs among the answers.
+
+    due: (k,) those at which a rule is evaluated; None for all.
+    """
 
     steps: FloatArray
     places: IndexArray
     every_seconds: float
+    due: BoolArray | None = None
+
+    @property
+    def due_places(self) -> IndexArray:
+        """The places of those at which a rule is evaluated."""
+        return self.places if self.due is None else self.places[self.due]
+
+    def part(self, chosen: slice) -> Stretch:
+        """Return some of the steps."""
+        due = None if self.due is None else self.due[chosen]
+        return Stretch(self.steps[chosen], self.places[chosen], self.every_seconds, due)
 
 
 @dataclass(slots=True)
@@ -190,25 +204,26 @@ def evaluated(
     """Yield what an expression gives, in order; where it cannot be evaluated, nothing."""
     expr = rule.compiled.expr
     count = len(stretch.steps)
-    if not count:
+    if not count or (stretch.due is not None and not stretch.due.any()):
         return
     if value_type(expr) not in (ValueType.SCALAR, ValueType.VECTOR):
         ran.fail(f"a rule cannot be a {value_type(expr)}", count)
         return
     if count == 1 or not rule.alone:
         try:
-            yield _matrix(expr, storage, stretch), stretch.places
+            matrix = _matrix(expr, storage, stretch)
         except QueryError as error:
             if count == 1:
                 ran.fail(str(error))
                 return
         else:
+            at = np.flatnonzero(np.ones(count) if stretch.due is None else stretch.due)
+            yield columns_of(matrix, at), stretch.places[at]
             return
     # Some step cannot be evaluated, or each is a query of its own: the halves.
     half = count // 2
     for part in (slice(0, half), slice(half, None)):
-        some = Stretch(stretch.steps[part], stretch.places[part], stretch.every_seconds)
-        yield from evaluated(rule, storage, some, ran)
+        yield from evaluated(rule, storage, stretch.part(part), ran)
 
 
 def _matrix(expr: Expr, storage: RangeStorage, stretch: Stretch) -> Matrix:
@@ -216,3 +231,13 @@ def _matrix(expr: Expr, storage: RangeStorage, stretch: Stretch) -> Matrix:
     found = evaluate_range(expr, storage, start, end, stretch.every_seconds)
     # A scalar has no name; the steps are those that were asked for, to the last bit.
     return Matrix(found.labels, stretch.steps, found.values, found.there)
+
+
+def columns_of(matrix: Matrix, columns: IndexArray) -> Matrix:
+    """Return a matrix at some of its steps."""
+    if len(columns) == len(matrix.steps):
+        return matrix
+    there = matrix.there[:, columns]
+    some: BoolArray = np.any(there, axis=1)
+    labels = matrix.labels.where(some) if len(some) else NO_LABELS
+    return Matrix(labels, matrix.steps[columns], matrix.values[some][:, columns], there[some])
