@@ -38,7 +38,7 @@ from ds4watch.fleet.board import CONTROL_SOCKET, BoardPublisher, last_fleet, las
 from ds4watch.fleet.clients import WorkerClients
 from ds4watch.fleet.ending import end_daemon, stop_units
 from ds4watch.fleet.gateways import GatewayKeeper
-from ds4watch.fleet.lifecycle import LifeLimits
+from ds4watch.fleet.life import LifeLimits
 from ds4watch.fleet.lock import daemon_lock, make_state_dir, running_daemon
 from ds4watch.fleet.process import ProcessTable
 from ds4watch.fleet.supervisor import Supervisor

@@ -13,7 +13,7 @@ from pathlib import Path
 from ds4watch.config.profile import Engine, Profile
 from ds4watch.config.shipped import shipped
 from ds4watch.fleet.command import HOST, Command, maker_command, model_path, worker_command
-from ds4watch.fleet.lifecycle import Life, adopted
+from ds4watch.fleet.life import Life, adopted
 from ds4watch.fleet.process import ProcessRecord, ProcessTable
 from ds4watch.model.alert import fingerprint_of
 from ds4watch.model.errors import EdgeReason, WorkerError

@@ -1,150 +1,97 @@
-"""The life of one worker: a pure machine from what is seen to the next phase and the next deed.
+"""The life of one worker: a pure machine from what is seen and wished to phase and deed.
 
-    ABSENT → STARTING → LOADING → WARMING → READY
-      ↑         └──────────┴─────────┴────────┴──→ FAILED ──(back-off)──→ ABSENT
-    DRAINING → STOPPING → ABSENT on a wanted stop.
+    ABSENT → STARTING → LOADING → WARMING → READY → DRAINING → STOPPING → ABSENT
+      ↑         └──────────┴─────────┴────────┴────────┤
+      └──(back-off)── FAILED ←─────────────────────────┘        DRAINING → ASLEEP → WARMING
+                        └──(one too many)──→ QUARANTINED ──(a person)──→ ABSENT
 
 A green /health says nothing about generation, so READY is a canary that was answered, and a ready
 worker without progress has to answer one again; two failures in a row, asked an interval apart,
-and it is started anew. Scrapes are no proof of death: who cannot be scraped is asked, like anyone
-else without progress, and a canary that stands in a queue which moves is not held against it.
+and it is started anew. One is enough for who has work and stood still longer than its longest
+prefill takes. Scrapes are no proof of death: who cannot be scraped is asked, like anyone else
+without progress, and a canary that stands in a queue which moves is not held against it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
+from ds4watch.fleet.life import NO_WORK_KNOWN, Deed, Life, LifeLimits, Seen, Work, failed, go
+from ds4watch.fleet.wish import AS_SET, Wanted, Wish
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import WorkerPhase
 
 CANARY_FAILURES_ALLOWED = 2
-_NOTHING_TO_SEE = (
-    WorkerPhase.DRAINING,
-    WorkerPhase.STOPPING,
-    WorkerPhase.ABSENT,
-    WorkerPhase.FAILED,  # that it is not alive is no new failure, and must not put off its start
-)
+QUIET_SECONDS = 3.0
+"""Engines tell their load late, so who drains has to be seen idle for so long."""
 SETTLED_SECONDS = 60.0
 """Ready for so long, a worker's earlier failures are forgotten: a crash loop backs off."""
+_IS_COMING = (WorkerPhase.STARTING, WorkerPhase.LOADING, WorkerPhase.WARMING)
+_MAY_DIE = (*_IS_COMING, WorkerPhase.READY, WorkerPhase.DRAINING, WorkerPhase.ASLEEP)
 
 
-class Deed(StrEnum):
-    """What the supervisor is to do next for a worker."""
-
-    NOTHING = "nothing"
-    START = "start"
-    PROBE = "probe"
-    CANARY = "canary"
-
-
-@dataclass(frozen=True, slots=True)
-class LifeLimits:
-    """Times that the machine goes by, in seconds."""
-
-    start_timeout_seconds: float
-    canary_interval_seconds: float
-    backoff_seconds: float
-    backoff_max_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What was seen of a worker in one look; None is "not looked at".
-
-    asked_at: when the canary was sent.
-    """
-
-    alive: bool
-    asked_at: UnixSeconds = 0.0
-    exit_code: int | None = None
-    healthy: bool | None = None
-    canary_ok: bool | None = None
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Life:
-    """Where a worker stands."""
-
-    phase: WorkerPhase = WorkerPhase.ABSENT
-    since: UnixSeconds = 0.0
-    reason: str = ""
-    started_at: UnixSeconds = 0.0
-    proved_at: UnixSeconds = 0.0
-    """When it last answered a canary, moved a counter, or answered a request to its end."""
-    asked_at: UnixSeconds = 0.0
-    """When the last unanswered canary was sent."""
-    canary_failures: int = 0
-    failures: int = 0
-    """Failed starts and deaths since it was last ready for a while."""
-    retry_at: UnixSeconds = 0.0
-
-
-def backoff_seconds(failures: int, limits: LifeLimits) -> float:
-    """Return the wait after that many failures in a row: doubling, bounded."""
-    if failures <= 0:
-        return 0.0
-    return float(
-        min(limits.backoff_max_seconds, limits.backoff_seconds * 2 ** min(failures - 1, 30))
-    )
-
-
-def deed(life: Life, limits: LifeLimits, now: UnixSeconds) -> Deed:
+def deed(
+    life: Life,
+    limits: LifeLimits,
+    now: UnixSeconds,
+    wanted: Wanted = AS_SET,
+    work: Work = NO_WORK_KNOWN,
+) -> Deed:
     """Return what to do for a worker that stands so."""
+    if life.phase is WorkerPhase.STOPPING or life.has_remains:
+        return Deed.STOP
+    goal = _goal(life, wanted, limits, now)
     match life.phase:
-        case WorkerPhase.ABSENT:
-            return Deed.START
-        case WorkerPhase.FAILED:
-            return Deed.START if now >= life.retry_at else Deed.NOTHING
+        case WorkerPhase.ABSENT | WorkerPhase.FAILED:
+            is_due = now >= life.retry_at and goal in (Wish.READY, Wish.ASLEEP)
+            todo = Deed.START if is_due or limits.is_foreign else Deed.NOTHING
         case WorkerPhase.STARTING | WorkerPhase.LOADING:
-            return Deed.PROBE
+            todo = Deed.PROBE
         case WorkerPhase.WARMING:
-            return Deed.CANARY
+            todo = Deed.CANARY
+        case WorkerPhase.UNKNOWN:
+            todo = Deed.CANARY if now >= life.retry_at else Deed.NOTHING
         case WorkerPhase.READY:
-            last = max(life.proved_at, life.asked_at)
-            # A clock that was set back does not put it off.
-            due = not last <= now < last + limits.canary_interval_seconds
-            return Deed.CANARY if due else Deed.NOTHING
+            todo = Deed.CANARY if _is_canary_due(life, limits, now, work) else Deed.NOTHING
+        case WorkerPhase.DRAINING:
+            is_over = goal is Wish.ASLEEP and _is_drained(life, limits, now, work)
+            todo = Deed.SLEEP if is_over else Deed.NOTHING
+        case WorkerPhase.ASLEEP:
+            todo = _deed_asleep(life, goal, limits, now)
         case _:
-            return Deed.NOTHING
+            todo = Deed.NOTHING
+    return todo
 
 
-def started(life: Life, now: UnixSeconds) -> Life:
-    """Return the life of a worker whose process was just started."""
-    return replace(
-        life,
-        phase=WorkerPhase.STARTING,
-        since=now,
-        started_at=now,
-        reason="process started",
-        canary_failures=0,
-    )
-
-
-def could_not_start(life: Life, why: str, limits: LifeLimits, now: UnixSeconds) -> Life:
-    """Return the life of a worker for which not even a process could be started."""
-    return _failed(life, why, limits, now)
-
-
-def adopted(started_at: UnixSeconds, now: UnixSeconds) -> Life:
-    """Return the life of a worker that an earlier daemon started and that still runs."""
-    return Life(
-        phase=WorkerPhase.LOADING,
-        since=now,
-        started_at=max(started_at, now - 1.0),
-        reason="adopted: it was running when the daemon came",
-    )
-
-
-def still_ready(life: Life, since: UnixSeconds) -> Life:
-    """Return the life of a worker that was ready under the last daemon too: it serves on.
-
-    Its proof is not of our time, so it has to answer a canary at the first look.
-    """
-    return replace(
-        life, phase=WorkerPhase.READY, since=since, reason="adopted: it was ready before"
-    )
+def wished(
+    life: Life,
+    wanted: Wanted,
+    limits: LifeLimits,
+    now: UnixSeconds,
+    work: Work = NO_WORK_KNOWN,
+) -> Life:
+    """Return where the worker stands once it is on its way to what is wished."""
+    goal = _goal(life, wanted, limits, now)
+    has_to_go = goal is Wish.STOPPED or _is_restart_due(life, wanted, limits, now)
+    why = wanted.why or f"wanted {goal.value}"
+    match life.phase:
+        case WorkerPhase.QUARANTINED if wanted.pardon_at > life.since and not life.has_remains:
+            pardoned = go(life, WorkerPhase.ABSENT, f"quarantine lifted: {why}", now)
+            return replace(pardoned, failures=0, failed_at=(), retry_at=0.0)
+        case WorkerPhase.FAILED if goal is Wish.STOPPED and not life.has_remains:
+            return go(life, WorkerPhase.ABSENT, why, now)
+        case WorkerPhase.FAILED if life.since < wanted.pardon_at <= now:
+            return replace(life, failures=0, failed_at=(), retry_at=min(life.retry_at, now))
+        case _ if life.phase in (*_IS_COMING, WorkerPhase.ASLEEP) and has_to_go:
+            return go(life, WorkerPhase.STOPPING, why, now)
+        case WorkerPhase.READY if has_to_go or goal is not Wish.READY:
+            return go(life, WorkerPhase.DRAINING, why, now)
+        case WorkerPhase.DRAINING if has_to_go and _is_drained(life, limits, now, work):
+            return go(life, WorkerPhase.STOPPING, why, now)
+        case WorkerPhase.DRAINING if not has_to_go and goal is Wish.READY:
+            return _try_anew(life, "wanted again; waiting for an answer", now)
+        case _:
+            return life
 
 
 def progressed(life: Life, now: UnixSeconds) -> Life:
@@ -157,54 +104,161 @@ def served(life: Life, at: UnixSeconds) -> Life:
     return progressed(life, at) if at > max(life.since, life.proved_at) else life
 
 
-def advance(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Life:
+def advance(
+    life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds, work: Work = NO_WORK_KNOWN
+) -> Life:
     """Return where the worker stands after a look at it."""
-    if life.phase in _NOTHING_TO_SEE:
-        return life
-    if not seen.alive:
-        return _failed(life, _death(seen), limits, now)
+    if seen.gone is not None:
+        return _after_stop(life, seen, now)
+    if life.phase in _MAY_DIE and not seen.alive:
+        return failed(life, _death(seen), limits, now)
     match life.phase:
         case WorkerPhase.STARTING | WorkerPhase.LOADING:
-            return _starting(life, seen, limits, now)
+            life = _starting(life, seen, limits, now)
         case WorkerPhase.WARMING:
-            return _warming(life, seen, limits, now)
+            life = _warming(life, seen, limits, now)
         case WorkerPhase.READY:
-            return _ready(life, seen, limits, now)
+            life = _ready(life, seen, limits, now, work)
+        case WorkerPhase.UNKNOWN:
+            life = _unknown(life, seen, limits, now)
+        case WorkerPhase.DRAINING if seen.slept is not None:
+            life = _after_sleep(life, seen, limits, now)
+        case WorkerPhase.ASLEEP:
+            life = _asleep(life, seen, limits, now)
         case _:
-            return life
+            pass
+    return life
+
+
+def _deed_asleep(life: Life, goal: Wish, limits: LifeLimits, now: UnixSeconds) -> Deed:
+    if goal is not Wish.ASLEEP:
+        return Deed.WAKE
+    due = not life.proved_at <= now < life.proved_at + limits.canary_interval_seconds
+    return Deed.ASK_ASLEEP if due else Deed.NOTHING
+
+
+def _goal(life: Life, wanted: Wanted, limits: LifeLimits, now: UnixSeconds) -> Wish:
+    """Return what can be had of what is wished."""
+    match wanted.wish or Wish.READY:
+        case Wish.ASLEEP if not limits.can_sleep or now < life.no_sleep_before:
+            return Wish.READY
+        case Wish.STOPPED if limits.is_foreign:
+            return Wish.DRAINED
+        case wish:
+            return wish
+
+
+def _is_restart_due(life: Life, wanted: Wanted, limits: LifeLimits, now: UnixSeconds) -> bool:
+    return not limits.is_foreign and life.started_at < wanted.restart_at <= now
+
+
+def _is_drained(life: Life, limits: LifeLimits, now: UnixSeconds, work: Work) -> bool:
+    if now - life.since >= limits.drain_seconds:
+        return True
+    quiet_since = work.quiet_since
+    return quiet_since is not None and now - max(quiet_since, life.since) >= QUIET_SECONDS
+
+
+def _is_canary_due(life: Life, limits: LifeLimits, now: UnixSeconds, work: Work) -> bool:
+    last = max(life.proved_at, life.asked_at)
+    wait = limits.canary_interval_seconds
+    if work.is_busy:
+        wait = min(wait, limits.stall_seconds)
+    return not last <= now < last + wait  # a clock that was set back does not put it off
+
+
+def _after_stop(life: Life, seen: Seen, now: UnixSeconds) -> Life:
+    if not seen.gone:
+        return replace(life, reason=f"something of it survives SIGKILL {seen.detail}".rstrip())
+    life = replace(life, has_remains=False)
+    if life.phase is not WorkerPhase.STOPPING:
+        return life
+    stopped = go(life, WorkerPhase.ABSENT, "stopped", now)
+    return replace(stopped, retry_at=0.0)
 
 
 def _starting(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Life:
+    if seen.healthy and seen.sleeping:
+        return replace(go(life, WorkerPhase.ASLEEP, "it sleeps", now), proved_at=now)
     if seen.healthy:
-        return _go(life, WorkerPhase.WARMING, "its port answers; waiting for a first answer", now)
-    if now - life.started_at > limits.start_timeout_seconds:
+        return go(life, WorkerPhase.WARMING, "its port answers; waiting for a first answer", now)
+    if limits.is_foreign:
+        return failed(life, "it cannot be reached", limits, now)
+    if now - life.tried_at > limits.start_timeout_seconds:
         waited = f"not healthy within {limits.start_timeout_seconds:g} s"
-        return _failed(life, waited, limits, now)
+        return failed(life, waited, limits, now)
     if life.phase is WorkerPhase.STARTING:
-        return _go(life, WorkerPhase.LOADING, "loading the model", now)
+        return go(life, WorkerPhase.LOADING, "loading the model", now)
     return life
 
 
 def _warming(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Life:
     if seen.canary_ok:
-        ready = _go(life, WorkerPhase.READY, "answered a canary", now)
-        return replace(ready, proved_at=now, canary_failures=0)
-    if now - life.started_at > limits.start_timeout_seconds:
-        return _failed(life, f"no answer to a canary: {seen.detail}", limits, now)
+        return _made_ready(life, now)
+    if seen.sleeping:
+        return replace(go(life, WorkerPhase.ASLEEP, "it sleeps", now), proved_at=now)
+    if now - life.tried_at > limits.start_timeout_seconds:
+        return failed(life, f"no answer to a canary: {seen.detail}", limits, now)
     return life
 
 
-def _ready(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Life:
+def _made_ready(life: Life, now: UnixSeconds) -> Life:
+    ready = go(life, WorkerPhase.READY, "answered a canary", now)
+    return replace(ready, proved_at=now, asked_at=0.0, canary_failures=0)
+
+
+def _ready(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds, work: Work) -> Life:
     if seen.canary_ok:
         return _proved(life, now)
     if seen.canary_ok is None or _worked_on(life, seen.asked_at, limits, now):
         return life
+    if seen.sleeping:
+        return replace(go(life, WorkerPhase.ASLEEP, "it sleeps, unasked", now), proved_at=now)
     failures = life.canary_failures + 1
+    still_seconds = now - life.proved_at
     life = replace(life, canary_failures=failures, asked_at=seen.asked_at)
+    if work.is_busy and still_seconds >= limits.stall_seconds:
+        told = f"generation hangs: no step for {still_seconds:.0f} s with work in it"
+        return failed(life, f"{told}, and no answer to a canary ({seen.detail})", limits, now)
     if failures < CANARY_FAILURES_ALLOWED:
         return life
     reason = f"generation hangs: {failures} canaries unanswered ({seen.detail})"
-    return _failed(life, reason, limits, now)
+    return failed(life, reason, limits, now)
+
+
+def _unknown(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Life:
+    if seen.canary_ok:
+        return _made_ready(life, now)
+    if seen.canary_ok is None:
+        return life
+    again = failed(life, f"no answer to a canary: {seen.detail}", limits, now)
+    return replace(again, since=life.since)
+
+
+def _after_sleep(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Life:
+    if seen.slept:
+        return replace(go(life, WorkerPhase.ASLEEP, "put to sleep", now), proved_at=now)
+    refused = _try_anew(life, f"it would not sleep: {seen.detail}", now)
+    return replace(refused, no_sleep_before=now + limits.backoff_max_seconds)
+
+
+def _asleep(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Life:
+    if seen.woke or seen.sleeping is False:
+        return _try_anew(life, "awake; waiting for an answer", now)
+    if seen.sleeping:
+        return replace(life, proved_at=now)
+    if seen.woke is None:
+        return life
+    failures = life.canary_failures + 1
+    if failures < CANARY_FAILURES_ALLOWED:
+        return replace(life, canary_failures=failures)
+    return failed(life, f"it cannot be woken: {seen.detail}", limits, now)
+
+
+def _try_anew(life: Life, reason: str, now: UnixSeconds) -> Life:
+    return replace(
+        go(life, WorkerPhase.WARMING, reason, now), tried_at=now, asked_at=0.0, canary_failures=0
+    )
 
 
 def _worked_on(life: Life, asked_at: UnixSeconds, limits: LifeLimits, now: UnixSeconds) -> bool:
@@ -215,8 +269,13 @@ def _worked_on(life: Life, asked_at: UnixSeconds, limits: LifeLimits, now: UnixS
 
 def _proved(life: Life, now: UnixSeconds) -> Life:
     settled = now - life.since >= SETTLED_SECONDS
-    failures = 0 if settled else life.failures
-    return replace(life, proved_at=now, canary_failures=0, failures=failures)
+    return replace(
+        life,
+        proved_at=now,
+        canary_failures=0,
+        failures=0 if settled else life.failures,
+        failed_at=() if settled else life.failed_at,
+    )
 
 
 def _death(seen: Seen) -> str:
@@ -227,13 +286,3 @@ def _death(seen: Seen) -> str:
     else:
         how = f"its process ended with status {seen.exit_code}"
     return f"{how} {seen.detail}".rstrip()
-
-
-def _failed(life: Life, reason: str, limits: LifeLimits, now: UnixSeconds) -> Life:
-    failures = life.failures + 1
-    failed = _go(life, WorkerPhase.FAILED, reason, now)
-    return replace(failed, failures=failures, retry_at=now + backoff_seconds(failures, limits))
-
-
-def _go(life: Life, phase: WorkerPhase, reason: str, now: UnixSeconds) -> Life:
-    return replace(life, phase=phase, since=now, reason=reason)

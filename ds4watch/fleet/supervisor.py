@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from ds4watch.fleet.backend import LocalBackend, WorkerSpec
 from ds4watch.fleet.last_words import last_words, size_of
-from ds4watch.fleet.lifecycle import (
+from ds4watch.fleet.life import (
     Deed,
     Life,
     LifeLimits,
     Seen,
-    advance,
     could_not_start,
-    deed,
-    progressed,
-    served,
     started,
     still_ready,
 )
+from ds4watch.fleet.lifecycle import advance, deed, progressed, served
 from ds4watch.fleet.stillness import Stillness, canary_ended, canary_sent, looked, still_seconds
 from ds4watch.model.errors import WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
@@ -227,8 +224,6 @@ class Supervisor:
         if life.canary_failures > before.canary_failures:
             log.warning("%s: a canary was not answered: %s", worker.spec.id, seen.detail)
         await self._move(worker, life)
-        if life.phase is WorkerPhase.FAILED and before.phase is not WorkerPhase.FAILED:
-            await self._backend.stop(worker.spec)
 
     async def _start(self, worker: _Tended) -> None:
         preparing = self._backend.preparing(worker.spec)
@@ -243,6 +238,8 @@ class Supervisor:
     async def _see(self, worker: _Tended, todo: Deed) -> Seen:
         spec = worker.spec
         alive = self._backend.is_alive(spec)
+        if todo is Deed.STOP:
+            return Seen(alive=alive, gone=await self._backend.stop(spec))
         if worker.life.phase is WorkerPhase.FAILED:
             return Seen(alive=alive)
         if not alive:

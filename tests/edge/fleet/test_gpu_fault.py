@@ -13,7 +13,7 @@ import pytest
 from ds4watch.config.profile import Engine, Profile
 from ds4watch.fleet.backend import LocalBackend, LocalPlace, WorkerSpec
 from ds4watch.fleet.client import WorkerClient
-from ds4watch.fleet.lifecycle import LifeLimits
+from ds4watch.fleet.life import LifeLimits
 from ds4watch.fleet.process import ProcessTable
 from ds4watch.fleet.supervisor import Supervisor
 from ds4watch.model.worker import FleetSnapshot, WorkerPhase, WorkerView

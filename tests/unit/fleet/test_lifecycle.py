@@ -9,21 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ds4watch.fleet.lifecycle import (
+from ds4watch.fleet.life import (
     Deed,
     Life,
     LifeLimits,
     Seen,
     adopted,
-    advance,
     backoff_seconds,
     could_not_start,
-    deed,
-    progressed,
-    served,
     started,
     still_ready,
 )
+from ds4watch.fleet.lifecycle import advance, deed, progressed, served
 from ds4watch.model.worker import WorkerPhase
 
 LIMITS = LifeLimits(
@@ -181,7 +178,10 @@ def test_a_worker_that_lies_dead_while_it_waits_does_not_fail_over_and_over() ->
     failed = advance(READY, DEAD, LIMITS, 10.0)
     again = advance(failed, Seen(alive=False), LIMITS, 10.5)
     assert again == failed
-    assert deed(again, LIMITS, 12.0) is Deed.START
+    assert deed(again, LIMITS, 12.0) is Deed.STOP  # it may have left something running
+    cleared = advance(again, Seen(alive=False, gone=True), LIMITS, 11.0)
+    assert deed(cleared, LIMITS, 11.9) is Deed.NOTHING
+    assert deed(cleared, LIMITS, 12.0) is Deed.START
 
 
 def test_case_28_a_death_is_told_with_what_it_was_doing() -> None:

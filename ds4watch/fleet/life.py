@@ -1,0 +1,191 @@
+"""The life of one worker as values: where it stands, what was seen of it, what to do next."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.worker import WorkerPhase
+
+
+class Deed(StrEnum):
+    """What the supervisor is to do next for a worker."""
+
+    NOTHING = "nothing"
+    START = "start"
+    PROBE = "probe"
+    CANARY = "canary"
+    SLEEP = "sleep"
+    WAKE = "wake"
+    ASK_ASLEEP = "ask whether it sleeps"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class LifeLimits:
+    """What the machine goes by for one worker; times in seconds.
+
+    stall_seconds: the longest that a busy engine may stand still (see `prefill`).
+    is_foreign: somebody else runs it: it is never started, slept or stopped.
+    """
+
+    start_timeout_seconds: float
+    canary_interval_seconds: float
+    backoff_seconds: float
+    backoff_max_seconds: float
+    drain_seconds: float = 120.0
+    quarantine_after: int = 5
+    quarantine_window_seconds: float = 21_600.0
+    stall_seconds: float = math.inf
+    can_sleep: bool = False
+    is_foreign: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What fresh scrapes say that a worker has to do.
+
+    quiet_since: since when nothing runs or waits in it; None if something does, or it is not known.
+    """
+
+    is_busy: bool = False
+    quiet_since: UnixSeconds | None = None
+
+
+NO_WORK_KNOWN = Work()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was seen of a worker in one look; None is "not looked at".
+
+    asked_at: when the canary was sent. gone: nothing of it runs any more.
+    """
+
+    alive: bool
+    asked_at: UnixSeconds = 0.0
+    exit_code: int | None = None
+    healthy: bool | None = None
+    canary_ok: bool | None = None
+    sleeping: bool | None = None
+    slept: bool | None = None
+    woke: bool | None = None
+    gone: bool | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """Where a worker stands."""
+
+    phase: WorkerPhase = WorkerPhase.ABSENT
+    since: UnixSeconds = 0.0
+    reason: str = ""
+    started_at: UnixSeconds = 0.0
+    tried_at: UnixSeconds = 0.0
+    """When it was last set about to become ready: started, adopted, woken or wanted again."""
+    proved_at: UnixSeconds = 0.0
+    """When it last answered a canary, moved a counter, or answered a request to its end."""
+    asked_at: UnixSeconds = 0.0
+    """When the last unanswered canary was sent."""
+    canary_failures: int = 0
+    failed_at: tuple[UnixSeconds, ...] = ()
+    """Its last failed starts and deaths since it was last ready for a while."""
+    failures: int = 0
+    """How many those are."""
+    retry_at: UnixSeconds = 0.0
+    has_remains: bool = False
+    """Something of a failed or stopping worker may still run: no other is started beside it."""
+    no_sleep_before: UnixSeconds = 0.0
+    """It would not sleep when asked: until then it is kept loaded."""
+
+
+def backoff_seconds(failures: int, limits: LifeLimits) -> float:
+    """Return the wait after that many failures in a row: doubling, bounded."""
+    if failures <= 0:
+        return 0.0
+    return float(
+        min(limits.backoff_max_seconds, limits.backoff_seconds * 2 ** min(failures - 1, 30))
+    )
+
+
+def started(life: Life, now: UnixSeconds) -> Life:
+    """Return the life of a worker whose process was just started."""
+    return replace(
+        go(life, WorkerPhase.STARTING, "process started", now),
+        started_at=now,
+        tried_at=now,
+        canary_failures=0,
+        asked_at=0.0,
+    )
+
+
+def could_not_start(life: Life, why: str, limits: LifeLimits, now: UnixSeconds) -> Life:
+    """Return the life of a worker for which not even a process could be started.
+
+    Trying costs next to nothing, and what is amiss (a driver, a folder) is mended elsewhere: it is
+    tried again with back-off for as long as it takes, and never quarantined for it.
+    """
+    return replace(failed(life, why, limits, now, counts=False), has_remains=False)
+
+
+def adopted(started_at: UnixSeconds, now: UnixSeconds) -> Life:
+    """Return the life of a worker that an earlier daemon started and that still runs."""
+    return Life(
+        phase=WorkerPhase.LOADING,
+        since=now,
+        started_at=started_at,
+        tried_at=now,
+        reason="adopted: it was running when the daemon came",
+    )
+
+
+def still_ready(life: Life, since: UnixSeconds) -> Life:
+    """Return the life of a worker that was ready under the last daemon too: it serves on.
+
+    Its proof is not of our time, so it has to answer a canary at the first look.
+    """
+    return replace(
+        life, phase=WorkerPhase.READY, since=since, reason="adopted: it was ready before"
+    )
+
+
+def still_quarantined(life: Life, since: UnixSeconds, reason: str) -> Life:
+    """Return the life of a worker that the last daemon no longer started: nor does this one."""
+    return replace(life, phase=WorkerPhase.QUARANTINED, since=since, reason=reason)
+
+
+def failed(
+    life: Life, reason: str, limits: LifeLimits, now: UnixSeconds, *, counts: bool = True
+) -> Life:
+    """Return the life after a failure: wait and try again, or never again if it was one too many.
+
+    Of somebody else's worker a failure only says that its state cannot be told.
+    """
+    failures = life.failures + 1
+    if limits.is_foreign:
+        wait = min(backoff_seconds(failures, limits), limits.canary_interval_seconds)
+        unknown = go(life, WorkerPhase.UNKNOWN, reason, now)
+        return replace(unknown, failures=failures, retry_at=now + wait, canary_failures=0)
+    window = now - limits.quarantine_window_seconds
+    instants = (*life.failed_at, *((now,) if counts else ()))[-limits.quarantine_after :]
+    is_too_many = counts and len(instants) >= limits.quarantine_after and window <= instants[0]
+    if is_too_many:
+        phase = WorkerPhase.QUARANTINED
+        reason = f"not started any more after {len(instants)} failures in a row, the last: {reason}"
+    else:
+        phase = WorkerPhase.FAILED
+    return replace(
+        go(life, phase, reason, now),
+        failures=failures,
+        failed_at=instants,
+        retry_at=now + backoff_seconds(failures, limits),
+        has_remains=True,
+    )
+
+
+def go(life: Life, phase: WorkerPhase, reason: str, now: UnixSeconds) -> Life:
+    """Return the life in another phase."""
+    return replace(life, phase=phase, since=now, reason=reason)
