@@ -23,7 +23,9 @@ from ds4watch.engine.signals import (
     store_samples,
     worker_state_samples,
 )
+from ds4watch.engine.stays import measured_prefill, startup_samples, stay_samples
 from ds4watch.engine.targets import Registry, departures, registry
+from ds4watch.fleet.prefill import PrefillRates
 from ds4watch.model.errors import EdgeReason
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.scrape import ScrapeFailure, ScrapeResult, Target
@@ -36,6 +38,8 @@ SELF = Target(name="ds4watch", url="", labels=(("job", "ds4watch"),))
 
 _DROPPED = "ds4_samples_dropped_total"
 _NO_VALUES = np.empty(0, dtype=np.float64)
+_PREFILL_SECONDS = 15.0
+"""Between two readings of the counters that tell how fast prefill is."""
 _NOT_SERVING = ScrapeFailure(EdgeReason.GONE, "the worker does not serve at the moment")
 
 
@@ -53,6 +57,8 @@ class Observer:
         self._own = Schema(0, ())
         self._tiers = parts.rules.tiers()
         self._known = known
+        self._prefill = PrefillRates()
+        self._prefill_due = 0.0
 
     async def collect(self) -> Collected:
         """Scrape what is due, and read what the pages say."""
@@ -78,9 +84,22 @@ class Observer:
         self._known.scraped.update((result.target.name, result) for result in results)
         collected = self._reader.read(pages, parts.supervisor.standstills())
         self._known.prefill_ratios = collected.prefill_ratios
+        self._measure_prefill()
         self._known.sights = self._sights.note(results, views, collected.loads, self._clock.now())
-        parts.supervisor.note(collected.loads, collected.progress)
+        scraped_at = {it.target.name: it.at for it in results if it.failure is None}
+        parts.supervisor.note(collected.loads, collected.progress, scraped_at)
         return collected
+
+    def _measure_prefill(self) -> None:
+        now = self._clock.monotonic()
+        if now < self._prefill_due:
+            return
+        self._prefill_due = now + _PREFILL_SECONDS
+        parts = self._parts
+        names = [view.id for view in parts.supervisor.views()]
+        self._prefill.forget_all_but(names)
+        self._prefill.note(measured_prefill(parts.live))
+        parts.supervisor.note_prefill({name: self._prefill.rate(name) for name in names})
 
     def _gone(self, before: Registry) -> list[ScrapeResult]:
         """Return a failed scrape for each worker that was scraped and does not serve now.
@@ -130,6 +149,8 @@ class Observer:
             *worker_state_samples(known.fleet.workers),
             *standstill_samples(known.fleet.workers, parts.supervisor.standstills()),
             *failure_samples(known.fleet.workers),
+            *stay_samples(parts.supervisor.stays()),
+            *startup_samples(parts.supervisor.start_times.all()),
             *known.totals.samples(),
             *cost_samples(known.per_hour, known.spent, self._settings.currency),
             *hour_samples(known.cost, now, self._settings.currency),

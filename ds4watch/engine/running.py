@@ -20,7 +20,6 @@ from ds4watch.history.rows import AuditEntry, AuditKind
 from ds4watch.history.state import StateStore
 from ds4watch.model.errors import StoreError
 from ds4watch.model.ports import Clock
-from ds4watch.model.worker import WorkerPhase
 from ds4watch.notify.dispatcher import Dispatcher
 from ds4watch.scrape.discovery import Discovery
 
@@ -104,8 +103,6 @@ class Daemon:
             was_waiting = not is_ready
 
     def _gateways_know(self) -> bool:
-        """Return whether the fleet last published is as ready as the supervisor says."""
-        published = self.engine.known.fleet.workers
-        return len(published) == len(self.supervisor.views()) and all(
-            worker.phase is WorkerPhase.READY for worker in published
-        )
+        """Return whether the fleet last published stands as the supervisor says."""
+        published = {it.id: it.phase for it in self.engine.known.fleet.workers}
+        return published == {it.id: it.phase for it in self.supervisor.views()}

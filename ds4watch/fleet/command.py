@@ -47,6 +47,18 @@ def maker_command(profile: Profile, *, script: Path, python: Path, state_dir: Pa
     return Command((str(python), str(script), folder, *profile.prepare_args))
 
 
+def can_sleep(profile: Profile) -> bool:
+    """Return whether workers of a profile can be put to sleep: on loopback only, as all are ours.
+
+    vLLM needs its sleep mode and its development endpoints; without both nobody is asked to sleep.
+    """
+    if profile.engine is Engine.SIM:
+        return "--dev-mode" in profile.engine_args
+    is_developing = profile.environment.get("VLLM_SERVER_DEV_MODE", "0").strip() == "1"
+    is_elsewhere = any(it.partition("=")[0] == "--host" for it in profile.engine_args)
+    return is_developing and not is_elsewhere and "--enable-sleep-mode" in profile.engine_args
+
+
 def model_path(profile: Profile, state_dir: Path) -> str:
     """Return the model as vLLM takes it: a folder of ours if it is made here, else as given."""
     model = profile.model or ""

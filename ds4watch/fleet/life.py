@@ -9,6 +9,9 @@ from enum import StrEnum
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import WorkerPhase
 
+SETTLED_SECONDS = 60.0
+"""Ready for so long, a worker's earlier failures are forgotten: a crash loop backs off."""
+
 
 class Deed(StrEnum):
     """What the supervisor is to do next for a worker."""
@@ -47,11 +50,13 @@ class LifeLimits:
 class Work:
     """What fresh scrapes say that a worker has to do.
 
-    quiet_since: since when nothing runs or waits in it; None if something does, or it is not known.
+    quiet_since, quiet_until: when the first and the last of the scrapes in a row were made that
+    saw nothing run or wait in it; None if something does, or it is not known.
     """
 
     is_busy: bool = False
     quiet_since: UnixSeconds | None = None
+    quiet_until: UnixSeconds | None = None
 
 
 NO_WORK_KNOWN = Work()
@@ -122,6 +127,12 @@ def started(life: Life, now: UnixSeconds) -> Life:
     )
 
 
+def came_up(old: Life, life: Life) -> bool:
+    """Return whether a process that we started answered its first canary just now."""
+    is_first = old.phase is WorkerPhase.WARMING and life.phase is WorkerPhase.READY
+    return is_first and life.tried_at == life.started_at > 0
+
+
 def could_not_start(life: Life, why: str, limits: LifeLimits, now: UnixSeconds) -> Life:
     """Return the life of a worker for which not even a process could be started.
 
@@ -155,6 +166,23 @@ def still_ready(life: Life, since: UnixSeconds) -> Life:
 def still_quarantined(life: Life, since: UnixSeconds, reason: str) -> Life:
     """Return the life of a worker that the last daemon no longer started: nor does this one."""
     return replace(life, phase=WorkerPhase.QUARANTINED, since=since, reason=reason)
+
+
+def progressed(life: Life, now: UnixSeconds) -> Life:
+    """Return the life of a worker that moved a counter: proof like a canary's."""
+    return proved(life, now) if life.phase is WorkerPhase.READY else life
+
+
+def proved(life: Life, now: UnixSeconds) -> Life:
+    """Return the life of a worker that showed that it works."""
+    settled = now - life.since >= SETTLED_SECONDS
+    return replace(
+        life,
+        proved_at=now,
+        canary_failures=0,
+        failures=0 if settled else life.failures,
+        failed_at=() if settled else life.failed_at,
+    )
 
 
 def failed(

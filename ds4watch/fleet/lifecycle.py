@@ -16,7 +16,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ds4watch.fleet.life import NO_WORK_KNOWN, Deed, Life, LifeLimits, Seen, Work, failed, go
+from ds4watch.fleet.life import (
+    NO_WORK_KNOWN,
+    Deed,
+    Life,
+    LifeLimits,
+    Seen,
+    Work,
+    failed,
+    go,
+    progressed,
+    proved,
+)
 from ds4watch.fleet.wish import AS_SET, Wanted, Wish
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import WorkerPhase
@@ -24,10 +35,8 @@ from ds4watch.model.worker import WorkerPhase
 CANARY_FAILURES_ALLOWED = 2
 QUIET_SECONDS = 3.0
 """Engines tell their load late, so who drains has to be seen idle for so long."""
-SETTLED_SECONDS = 60.0
-"""Ready for so long, a worker's earlier failures are forgotten: a crash loop backs off."""
 _IS_COMING = (WorkerPhase.STARTING, WorkerPhase.LOADING, WorkerPhase.WARMING)
-_MAY_DIE = (*_IS_COMING, WorkerPhase.READY, WorkerPhase.DRAINING, WorkerPhase.ASLEEP)
+MAY_DIE = (*_IS_COMING, WorkerPhase.READY, WorkerPhase.DRAINING, WorkerPhase.ASLEEP)
 
 
 def deed(
@@ -94,9 +103,18 @@ def wished(
             return life
 
 
-def progressed(life: Life, now: UnixSeconds) -> Life:
-    """Return the life of a worker that moved a counter: proof like a canary's."""
-    return _proved(life, now) if life.phase is WorkerPhase.READY else life
+def is_as_wished(life: Life, wanted: Wanted, limits: LifeLimits, now: UnixSeconds) -> bool:
+    """Return whether nothing is awaited of a worker: it stands where it is to stand."""
+    rests_in = {
+        Wish.READY: WorkerPhase.READY,
+        Wish.ASLEEP: WorkerPhase.ASLEEP,
+        Wish.DRAINED: WorkerPhase.DRAINING,
+        Wish.STOPPED: WorkerPhase.ABSENT,
+    }
+    is_there = life.phase is rests_in[_goal(life, wanted, limits, now)]
+    return is_there and (
+        life.phase is WorkerPhase.ABSENT or not _is_restart_due(life, wanted, limits, now)
+    )
 
 
 def served(life: Life, at: UnixSeconds) -> Life:
@@ -110,7 +128,7 @@ def advance(
     """Return where the worker stands after a look at it."""
     if seen.gone is not None:
         return _after_stop(life, seen, now)
-    if life.phase in _MAY_DIE and not seen.alive:
+    if life.phase in MAY_DIE and not seen.alive:
         return failed(life, _death(seen), limits, now)
     match life.phase:
         case WorkerPhase.STARTING | WorkerPhase.LOADING:
@@ -155,8 +173,9 @@ def _is_restart_due(life: Life, wanted: Wanted, limits: LifeLimits, now: UnixSec
 def _is_drained(life: Life, limits: LifeLimits, now: UnixSeconds, work: Work) -> bool:
     if now - life.since >= limits.drain_seconds:
         return True
-    quiet_since = work.quiet_since
-    return quiet_since is not None and now - max(quiet_since, life.since) >= QUIET_SECONDS
+    if work.quiet_since is None or work.quiet_until is None:
+        return False
+    return work.quiet_until - max(work.quiet_since, life.since) >= QUIET_SECONDS
 
 
 def _is_canary_due(life: Life, limits: LifeLimits, now: UnixSeconds, work: Work) -> bool:
@@ -209,7 +228,7 @@ def _made_ready(life: Life, now: UnixSeconds) -> Life:
 
 def _ready(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds, work: Work) -> Life:
     if seen.canary_ok:
-        return _proved(life, now)
+        return proved(life, now)
     if seen.canary_ok is None or _worked_on(life, seen.asked_at, limits, now):
         return life
     if seen.sleeping:
@@ -265,17 +284,6 @@ def _worked_on(life: Life, asked_at: UnixSeconds, limits: LifeLimits, now: UnixS
     """Return whether it did other work while the canary waited, and not long ago either."""
     silent_since = now - limits.canary_interval_seconds
     return max(asked_at, silent_since) < life.proved_at <= now
-
-
-def _proved(life: Life, now: UnixSeconds) -> Life:
-    settled = now - life.since >= SETTLED_SECONDS
-    return replace(
-        life,
-        proved_at=now,
-        canary_failures=0,
-        failures=0 if settled else life.failures,
-        failed_at=() if settled else life.failed_at,
-    )
 
 
 def _death(seen: Seen) -> str:

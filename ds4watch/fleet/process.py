@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ds4watch.fleet.launch import boot_id, start_ticks_of
+from ds4watch.fleet.ring_log import trim
 from ds4watch.model.errors import EdgeReason, WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
 
 log = logging.getLogger(__name__)
 
-LOG_LIMIT_BYTES = 8 << 20
 _POLL_SECONDS = 0.05
 _REST_SECONDS = 1.0
 _KILL_SECONDS = 10.0
@@ -221,9 +221,8 @@ class ProcessTable:
 
 
 def _open_log(path: Path) -> BinaryIO:
-    """Open a log for appending; the last run's is kept beside it once it is large."""
-    if path.exists() and path.stat().st_size > LOG_LIMIT_BYTES:
-        path.replace(path.with_suffix(".log.1"))
+    """Open a log for appending, cut first if it is over its limit."""
+    trim(path)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
 
 

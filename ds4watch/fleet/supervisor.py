@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ds4watch.fleet.backend import LocalBackend, WorkerSpec
-from ds4watch.fleet.last_words import last_words, size_of
+from ds4watch.fleet.deeds import Deeds
 from ds4watch.fleet.life import (
     Deed,
     Life,
     LifeLimits,
-    Seen,
+    came_up,
     could_not_start,
     started,
-    still_ready,
 )
-from ds4watch.fleet.lifecycle import advance, deed, progressed, served
-from ds4watch.fleet.stillness import Stillness, canary_ended, canary_sent, looked, still_seconds
+from ds4watch.fleet.lifecycle import advance, deed, is_as_wished, served, wished
+from ds4watch.fleet.ring_log import trim
+from ds4watch.fleet.start_times import StartTimes
+from ds4watch.fleet.stillness import still_seconds
+from ds4watch.fleet.tended import Stay, Tended, has_left, limits_for, resumed
+from ds4watch.fleet.wish import By, Wanted, Wish, merged
 from ds4watch.model.errors import WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerPhase, WorkerView
@@ -32,54 +35,24 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.5
+_TRIM_SECONDS = 10.0
+_DISMISSED = Wanted(Wish.STOPPED, why="no longer in the fleet")
 
 
 class Journal(Protocol):
-    """Who is told when a worker changes its phase."""
+    """Who is told what becomes of workers; must not raise."""
 
     async def worker_changed(self, view: WorkerView, old: WorkerPhase) -> None:
-        """Note the change; must not raise."""
+        """Note a change of phase."""
+        ...
+
+    async def worker_came_up(self, view: WorkerView, took_seconds: float) -> None:
+        """Note how long it took from process start to the first answered canary."""
         ...
 
 
-class _Tended:
-    """A worker and what is known of it; changed by its own task only."""
-
-    def __init__(self, spec: WorkerSpec, life: Life) -> None:
-        self.spec = spec
-        self.life = life
-        self.load = WorkerLoad()
-        self.last_load = WorkerLoad()
-        """As last reported, however long ago; for the story of its end."""
-        self.progress: float | None = None
-        self.still = Stillness()
-        self.log_begins_at = 0
-
-    def moved(self, load: WorkerLoad, progress: float | None) -> bool:
-        """Return whether the engine did something since the last look.
-
-        A prefill in chunks moves the KV cache's gauge, and no counter before its first token.
-        """
-        pairs = ((progress, self.progress), (load.kv_usage_ratio, self.load.kv_usage_ratio))
-        return any(new is not None and old is not None and new != old for new, old in pairs)
-
-    def view(self, backend: LocalBackend) -> WorkerView:
-        life = self.life
-        return WorkerView(
-            id=self.spec.id,
-            profile=self.spec.profile.name,
-            models=self.spec.profile.served_names,
-            url=backend.url(self.spec),
-            phase=life.phase,
-            since=life.since,
-            load=self.load,
-            reason=life.reason,
-            pid=backend.pid(self.spec),
-        )
-
-
 class Supervisor:
-    """Keeps the fleet running: start, canary, restart with back-off, stop."""
+    """Keeps each worker what it is wished to be: starts, asks, drains, puts to sleep, stops."""
 
     def __init__(
         self,
@@ -89,70 +62,110 @@ class Supervisor:
         limits: LifeLimits,
         journal: Journal,
         clock: Clock,
+        start_times: StartTimes | None = None,
     ) -> None:
         self._backend = backend
-        self._client_of = client_of
+        self._deeds = Deeds(backend, client_of, clock)
         self._limits = limits
         self._journal = journal
         self._clock = clock
-        self._workers: dict[str, _Tended] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self.start_times = start_times or StartTimes()
+        self._workers: dict[str, Tended] = {}
+        self._wishes: dict[By, Mapping[str, Wanted]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._begun = False
 
     async def start(self, specs: Sequence[WorkerSpec], before: FleetSnapshot) -> None:
         """Adopt what still runs, end what is no longer wanted, begin to tend the rest.
 
-        before: the fleet as the last daemon saw it; who was ready goes on serving.
+        before: the fleet as the last daemon saw it; who was ready goes on serving, and who was
+        quarantined is not started.
         """
         adopted = await self._backend.adopt(specs)
-        now = self._clock.now()
+        last = {view.id: view for view in before.workers}
         for spec in specs:
-            life = adopted.get(spec.id, Life(since=now))
-            for view in before.workers:
-                if view.phase is WorkerPhase.READY and self._is_same(spec, view):
-                    life = still_ready(life, view.since)
-            self._workers[spec.id] = _Tended(spec, life)
             if spec.id in adopted:
                 log.info("%s: adopted, process %s", spec.id, self._backend.pid(spec))
-        self._tasks = [
-            asyncio.create_task(self._tend(worker), name=f"tend {worker.spec.id}")
-            for worker in self._workers.values()
-        ]
+            life = adopted.get(spec.id, Life(since=self._clock.now()))
+            view = last.get(spec.id)
+            self._take_on(spec, life if view is None else resumed(life, spec, view, self._backend))
         self._begun = True
+
+    async def manage(self, specs: Sequence[WorkerSpec]) -> None:
+        """Make `specs` the fleet: new ones are started, missing ones drained, stopped, forgotten.
+
+        One whose spec differs goes on as it is; the new spec is what its next start runs.
+        """
+        wanted = {spec.id: spec for spec in specs}
+        for name, worker in self._workers.items():
+            worker.leaves = name not in wanted
+            spec = wanted.get(name, worker.spec)
+            worker.next_spec = spec if spec != worker.spec else None
+        for name, spec in wanted.items():
+            if name not in self._workers:
+                self._take_on(spec, Life(since=self._clock.now()))
+        await self._follow()
+
+    async def wish(self, by: By, wanted: Mapping[str, Wanted]) -> None:
+        """Make this all that `by` wishes, by worker id; who is to leave leaves the routing now."""
+        self._wishes[by] = dict(wanted)
+        await self._follow()
+
+    def wanted(self, worker_id: str) -> Wanted:
+        """Return what a worker is to be when all are heard."""
+        worker = self._workers.get(worker_id)
+        leaves = worker is not None and worker.leaves
+        return _DISMISSED if leaves else merged(self._wishes, worker_id)
+
+    def limits_of(self, worker_id: str) -> LifeLimits:
+        """Return what the machine goes by for a worker."""
+        worker = self._workers[worker_id]
+        return limits_for(self._limits, worker, self.start_times)
 
     def views(self) -> tuple[WorkerView, ...]:
         """Return every worker as it stands, in a stable order."""
         return tuple(worker.view(self._backend) for worker in self._workers.values())
 
+    def stays(self) -> tuple[Stay, ...]:
+        """Return how the time of every worker went."""
+        now = self._clock.now()
+        return tuple(worker.stay(now) for worker in self._workers.values())
+
     def waiting_for(self) -> tuple[str, ...]:
-        """Return a line for each worker that is not ready: what is awaited, for how long."""
+        """Return a line for each worker that is not as wished: what is awaited, for how long."""
         if not self._begun:
             return ("the gateway; no worker is looked at before it listens",)
         now = self._clock.now()
         return tuple(
-            f"{worker.spec.id}: {worker.life.reason or worker.life.phase.value} "
+            f"{name}: {worker.life.reason or worker.life.phase.value} "
             f"({now - worker.life.since:.0f} s; log: {self._backend.log_path(worker.spec)})"
-            for worker in self._workers.values()
-            if worker.life.phase is not WorkerPhase.READY
+            for name, worker in self._workers.items()
+            if not is_as_wished(worker.life, self.wanted(name), self.limits_of(name), now)
         )
 
     def log_path(self, worker_id: str) -> Path:
         """Return where a worker's output goes."""
         return self._backend.log_path(self._workers[worker_id].spec)
 
-    def note(self, loads: Mapping[str, WorkerLoad], progress: Mapping[str, float]) -> None:
-        """Take in what the last scrapes showed: load, and counters that prove progress."""
+    def note(
+        self,
+        loads: Mapping[str, WorkerLoad],
+        progress: Mapping[str, float],
+        scraped_at: Mapping[str, UnixSeconds],
+    ) -> None:
+        """Take in what the last scrapes showed: load, and counters that prove progress.
+
+        scraped_at: of those that were scraped anew.
+        """
         now = self._clock.now()
-        for worker in self._workers.values():
-            load = loads.get(worker.spec.id, WorkerLoad())
-            counter = progress.get(worker.spec.id)
-            moved = worker.moved(load, counter)
-            if moved:
-                worker.life = progressed(worker.life, now)
-            worker.still = looked(worker.still, load, now, moved=moved)
-            worker.load, worker.progress = load, counter
-            if load != WorkerLoad():
-                worker.last_load = load
+        for name, worker in self._workers.items():
+            load = loads.get(name, WorkerLoad())
+            worker.note(load, progress.get(name), scraped_at.get(name), now)
+
+    def note_prefill(self, rates: Mapping[str, float | None]) -> None:
+        """Take in measured prefill rates, in tokens a second."""
+        for name, worker in self._workers.items():
+            worker.prefill_rate = rates.get(name)
 
     def note_served(self, answers: Iterable[tuple[str, UnixSeconds]]) -> None:
         """Take in who answered a request to its end, and when: proof also where scrapes fail."""
@@ -164,8 +177,8 @@ class Supervisor:
     def in_doubt(self) -> frozenset[str]:
         """Return the ready workers that left their last canary unanswered."""
         return frozenset(
-            worker.spec.id
-            for worker in self._workers.values()
+            name
+            for name, worker in self._workers.items()
             if worker.life.phase is WorkerPhase.READY and worker.life.canary_failures
         )
 
@@ -173,37 +186,50 @@ class Supervisor:
         """Return for ready workers whose load is known how long their requests stand still."""
         now = self._clock.now()
         return {
-            worker.spec.id: still_seconds(worker.still, now)
-            for worker in self._workers.values()
+            name: still_seconds(worker.still, now)
+            for name, worker in self._workers.items()
             if worker.life.phase is WorkerPhase.READY and worker.load != WorkerLoad()
         }
 
     async def leave(self) -> None:
         """Stop tending; the workers go on, for the next daemon to adopt."""
-        for task in self._tasks:
+        tasks, self._tasks = list(self._tasks.values()), {}
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def stop(self) -> bool:
         """Stop tending and stop the workers. Returns False if something could not be killed."""
         await self.leave()
-        for worker in self._workers.values():
+        workers = list(self._workers.values())
+        running = [it for it in workers if it.life.phase is not WorkerPhase.QUARANTINED]
+        for worker in running:
             await self._move(worker, replace(worker.life, phase=WorkerPhase.STOPPING))
-        gone = await asyncio.gather(
-            *(self._backend.stop(worker.spec) for worker in self._workers.values())
-        )
-        for worker in self._workers.values():
+        gone = await asyncio.gather(*(self._backend.stop(worker.spec) for worker in workers))
+        for worker in running:
             stopped = replace(worker.life, phase=WorkerPhase.ABSENT, reason="stopped")
             await self._move(worker, stopped)
         return all(gone)
 
-    def _is_same(self, spec: WorkerSpec, view: WorkerView) -> bool:
-        own = (spec.id, self._backend.url(spec), self._backend.pid(spec))
-        return own == (view.id, view.url, view.pid)
+    def _take_on(self, spec: WorkerSpec, life: Life) -> None:
+        now = self._clock.now()
+        worker = self._workers[spec.id] = Tended(spec, life, now)
+        worker.life = wished(life, self.wanted(spec.id), self.limits_of(spec.id), now)
+        self._tasks[spec.id] = asyncio.create_task(self._tend(worker), name=f"tend {spec.id}")
 
-    async def _tend(self, worker: _Tended) -> None:
-        while True:
+    async def _follow(self) -> None:
+        """Take the steps that wishes ask for at once; what has to be done is left to the tasks."""
+        for worker in list(self._workers.values()):
+            await self._move(worker, self._wished(worker, worker.life))
+
+    def _wished(self, worker: Tended, life: Life) -> Life:
+        name = worker.spec.id
+        limits, now = self.limits_of(name), self._clock.now()
+        return wished(life, self.wanted(name), limits, now, worker.work)
+
+    async def _tend(self, worker: Tended) -> None:
+        trimmed_at = self._clock.monotonic()
+        while not (worker.leaves and has_left(worker)):
             try:
                 await self._look(worker)
             except WorkerError as error:
@@ -211,69 +237,49 @@ class Supervisor:
                 now = self._clock.now()
                 failed = could_not_start(worker.life, str(error), self._limits, now)
                 await self._move(worker, failed)
+            if self._clock.monotonic() - trimmed_at >= _TRIM_SECONDS:
+                trimmed_at = self._clock.monotonic()
+                await self._trim(worker)
             await asyncio.sleep(_LOOK_SECONDS)
+        del self._workers[worker.spec.id], self._tasks[worker.spec.id]
 
-    async def _look(self, worker: _Tended) -> None:
-        todo = deed(worker.life, self._limits, self._clock.now())
+    async def _look(self, worker: Tended) -> None:
+        name = worker.spec.id
+        await self._move(worker, self._wished(worker, worker.life))
+        limits = self.limits_of(name)
+        todo = deed(worker.life, limits, self._clock.now(), self.wanted(name), worker.work)
         if todo is Deed.START:
             await self._start(worker)
             return
-        before = worker.life
-        seen = await self._see(worker, todo)
-        life = advance(worker.life, seen, self._limits, self._clock.now())
-        if life.canary_failures > before.canary_failures:
-            log.warning("%s: a canary was not answered: %s", worker.spec.id, seen.detail)
-        await self._move(worker, life)
+        failures = worker.life.canary_failures
+        seen = await self._deeds.do(worker, todo, limits)
+        life = advance(worker.life, seen, limits, self._clock.now(), worker.work)
+        if life.canary_failures > failures:
+            log.warning("%s: a canary was not answered: %s", name, seen.detail)
+        await self._move(worker, self._wished(worker, life))
 
-    async def _start(self, worker: _Tended) -> None:
+    async def _start(self, worker: Tended) -> None:
         preparing = self._backend.preparing(worker.spec)
         if preparing:
             worker.life = replace(worker.life, reason=preparing)
             log.info("%s: %s", worker.spec.id, preparing)
-        worker.log_begins_at = size_of(self._backend.log_path(worker.spec))
-        worker.last_load, worker.still = WorkerLoad(), Stillness()
-        await self._backend.start(worker.spec)
+        await self._deeds.start(worker)
         await self._move(worker, started(worker.life, self._clock.now()))
 
-    async def _see(self, worker: _Tended, todo: Deed) -> Seen:
-        spec = worker.spec
-        alive = self._backend.is_alive(spec)
-        if todo is Deed.STOP:
-            return Seen(alive=alive, gone=await self._backend.stop(spec))
-        if worker.life.phase is WorkerPhase.FAILED:
-            return Seen(alive=alive)
-        if not alive:
-            return self._death_of(worker)
-        if todo is Deed.NOTHING:
-            return Seen(alive=True)
-        client = self._client_of(self._backend.url(spec))
-        if todo is Deed.PROBE:
-            return Seen(alive=True, healthy=await client.health())
-        return await self._ask(worker, client)
+    async def _trim(self, worker: Tended) -> None:
+        if await asyncio.to_thread(trim, self._backend.log_path(worker.spec)):
+            worker.log_begins_at = 0
 
-    async def _ask(self, worker: _Tended, client: WorkerClient) -> Seen:
-        asked_at = self._clock.now()
-        worker.still = canary_sent(worker.still)
-        answered = False
-        try:
-            await client.canary(worker.spec.profile.served_names[0])
-            answered = True
-        except WorkerError as error:
-            if not self._backend.is_alive(worker.spec):
-                return self._death_of(worker)
-            return Seen(alive=True, asked_at=asked_at, canary_ok=False, detail=str(error))
-        finally:
-            worker.still = canary_ended(worker.still, answered=answered)
-        return Seen(alive=True, asked_at=asked_at, canary_ok=True)
-
-    def _death_of(self, worker: _Tended) -> Seen:
-        words = last_words(
-            self._backend.log_path(worker.spec), worker.log_begins_at, worker.last_load
-        )
-        return Seen(alive=False, exit_code=self._backend.exit_code(worker.spec), detail=words)
-
-    async def _move(self, worker: _Tended, life: Life) -> None:
-        old = worker.life.phase
+    async def _move(self, worker: Tended, life: Life) -> None:
+        old, now = worker.life, self._clock.now()
+        if life.phase is not old.phase:
+            worker.count_stay(now)
         worker.life = life
-        if life.phase is not old:
-            await self._journal.worker_changed(worker.view(self._backend), old)
+        if life.phase is old.phase:
+            return
+        view = worker.view(self._backend)
+        await self._journal.worker_changed(view, old.phase)
+        if came_up(old, life):
+            took = now - life.started_at
+            self.start_times.note(view.profile, took)
+            await self._journal.worker_came_up(view, took)

@@ -162,6 +162,24 @@ FLEET_SIGNALS = (
         "profile",
         "state",
     ),
+    counter(
+        "ds4_worker_state_seconds_total",
+        "Time a worker was in a state since the daemon's start.",
+        "worker",
+        "profile",
+        "state",
+    ),
+    gauge(
+        "ds4_worker_state_since_seconds",
+        "For how long a worker is in the state that it is in.",
+        "worker",
+        "profile",
+    ),
+    gauge(
+        "ds4_profile_startup_seconds",
+        "Usual time from process start to the first answered canary: the median of the last 10.",
+        "profile",
+    ),
     gauge(
         "ds4_worker_standstill_seconds",
         "Time for which requests are in a ready worker's engine and nothing but canaries moves it;"

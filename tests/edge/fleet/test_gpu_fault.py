@@ -47,6 +47,9 @@ class Journal:
         assert old is not view.phase
         await self.changes.put(view)
 
+    async def worker_came_up(self, view: WorkerView, took_seconds: float) -> None:
+        assert took_seconds >= 0
+
 
 def spec(engine: Engine) -> WorkerSpec:
     profile = Profile(name=engine.value, engine=engine, served_names=("m",), model="m")

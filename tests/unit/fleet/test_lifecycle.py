@@ -17,10 +17,11 @@ from ds4watch.fleet.life import (
     adopted,
     backoff_seconds,
     could_not_start,
+    progressed,
     started,
     still_ready,
 )
-from ds4watch.fleet.lifecycle import advance, deed, progressed, served
+from ds4watch.fleet.lifecycle import advance, deed, served
 from ds4watch.model.worker import WorkerPhase
 
 LIMITS = LifeLimits(

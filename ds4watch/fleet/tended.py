@@ -1,0 +1,157 @@
+"""A worker under care, and what is known of it; changed on the event loop only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ds4watch.fleet.backend import LocalBackend, WorkerSpec
+from ds4watch.fleet.command import can_sleep
+from ds4watch.fleet.life import (
+    NO_WORK_KNOWN,
+    Life,
+    LifeLimits,
+    Work,
+    progressed,
+    still_quarantined,
+    still_ready,
+)
+from ds4watch.fleet.prefill import longest_prefill_seconds
+from ds4watch.fleet.start_times import StartTimes
+from ds4watch.fleet.stillness import Stillness, looked
+from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.worker import WorkerLoad, WorkerPhase, WorkerView
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """How a worker's time went: seconds in each phase since the daemon's start, and in this one."""
+
+    worker: str
+    profile: str
+    seconds: Mapping[WorkerPhase, float]
+    since_seconds: float
+
+
+class Tended:
+    """A worker's spec, its life, and what its pages say."""
+
+    def __init__(self, spec: WorkerSpec, life: Life, now: UnixSeconds) -> None:
+        self.spec = spec
+        self.next_spec: WorkerSpec | None = None
+        """What it is to run from its next start on."""
+        self.life = life
+        self.load = WorkerLoad()
+        self.last_load = WorkerLoad()
+        """As last reported, however long ago; for the story of its end."""
+        self.progress: float | None = None
+        self.prefill_rate: float | None = None
+        self.work = NO_WORK_KNOWN
+        self.still = Stillness()
+        self.log_begins_at = 0
+        self.leaves = False
+        """No longer in the fleet: forgotten once it is absent."""
+        self._stayed: dict[WorkerPhase, float] = {}
+        self._counted_until = now
+
+    def note(
+        self,
+        load: WorkerLoad,
+        progress: float | None,
+        scraped_at: UnixSeconds | None,
+        now: UnixSeconds,
+    ) -> None:
+        """Take in what its page says; `scraped_at` is None if it was not scraped anew."""
+        moved = self._moved(load, progress)
+        if moved:
+            self.life = progressed(self.life, now)
+        self.still = looked(self.still, load, now, moved=moved)
+        self.work = _work(self.work, load, scraped_at, moved=moved)
+        self.load, self.progress = load, progress
+        if load != WorkerLoad():
+            self.last_load = load
+
+    def begins(self, log_begins_at: int) -> None:
+        """Forget what an earlier process said."""
+        if self.next_spec is not None:
+            self.spec, self.next_spec = self.next_spec, None
+        self.log_begins_at = log_begins_at
+        self.last_load, self.still, self.work = WorkerLoad(), Stillness(), NO_WORK_KNOWN
+
+    def count_stay(self, now: UnixSeconds) -> None:
+        """Book the time since the last booking on the phase that it is in."""
+        stayed = max(0.0, now - self._counted_until)
+        self._stayed[self.life.phase] = self._stayed.get(self.life.phase, 0.0) + stayed
+        self._counted_until = now
+
+    def stay(self, now: UnixSeconds) -> Stay:
+        """Return how its time went."""
+        self.count_stay(now)
+        since = max(0.0, now - self.life.since)
+        return Stay(self.spec.id, self.spec.profile.name, dict(self._stayed), since)
+
+    def view(self, backend: LocalBackend) -> WorkerView:
+        """Return it as the rest of the system sees it."""
+        life = self.life
+        return WorkerView(
+            id=self.spec.id,
+            profile=self.spec.profile.name,
+            models=self.spec.profile.served_names,
+            url=backend.url(self.spec),
+            phase=life.phase,
+            since=life.since,
+            load=self.load,
+            reason=life.reason,
+            pid=backend.pid(self.spec),
+        )
+
+    def _moved(self, load: WorkerLoad, progress: float | None) -> bool:
+        """Return whether the engine did something since the last look.
+
+        A prefill in chunks moves the KV cache's gauge, and no counter before its first token.
+        """
+        pairs = ((progress, self.progress), (load.kv_usage_ratio, self.load.kv_usage_ratio))
+        return any(new is not None and old is not None and new != old for new, old in pairs)
+
+
+def limits_for(base: LifeLimits, worker: Tended, times: StartTimes) -> LifeLimits:
+    """Return what the machine goes by for one worker."""
+    profile, is_foreign = worker.spec.profile, worker.spec.url is not None
+    return replace(
+        base,
+        start_timeout_seconds=times.timeout_seconds(profile.name, base.start_timeout_seconds),
+        stall_seconds=longest_prefill_seconds(profile.max_model_len, worker.prefill_rate),
+        can_sleep=not is_foreign and can_sleep(profile),
+        is_foreign=is_foreign,
+    )
+
+
+def has_left(worker: Tended) -> bool:
+    """Return whether nothing of a worker that is to leave is left to tend."""
+    life = worker.life
+    if worker.spec.url is not None:
+        return life.phase is not WorkerPhase.READY
+    is_out = life.phase in (WorkerPhase.ABSENT, WorkerPhase.QUARANTINED)
+    return is_out and not life.has_remains
+
+
+def resumed(life: Life, spec: WorkerSpec, last: WorkerView, backend: LocalBackend) -> Life:
+    """Return the life that goes on from what the last daemon saw of the worker."""
+    is_same = (backend.url(spec), backend.pid(spec)) == (last.url, last.pid)
+    if last.phase is WorkerPhase.READY and is_same:
+        return still_ready(life, last.since)
+    if last.phase is WorkerPhase.QUARANTINED and life.phase is WorkerPhase.ABSENT:
+        return still_quarantined(life, last.since, last.reason)
+    return life
+
+
+def _work(before: Work, load: WorkerLoad, scraped_at: UnixSeconds | None, *, moved: bool) -> Work:
+    """Return what it has to do; quiet is only who says so anew, again and again."""
+    counts = (load.running, load.waiting)
+    is_busy = any(count is not None and count > 0 for count in counts)
+    if is_busy or moved or load.running is None:
+        return Work(is_busy=is_busy)
+    if scraped_at is None:
+        return before
+    since = before.quiet_since
+    return Work(quiet_since=scraped_at if since is None else since, quiet_until=scraped_at)
