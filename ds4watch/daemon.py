@@ -26,6 +26,7 @@ from ds4watch.config.places import resolve_state_dir
 from ds4watch.config.settings import Settings
 from ds4watch.engine.blueprint import Blueprint, read_blueprint
 from ds4watch.engine.parts import EngineSettings, Parts
+from ds4watch.engine.person_wishes import PersonWishes, learned
 from ds4watch.engine.remote_source import open_rounds
 from ds4watch.engine.restart import Stores, known_from, open_stores, remember, started
 from ds4watch.engine.running import Daemon
@@ -41,6 +42,7 @@ from ds4watch.fleet.gateways import GatewayKeeper
 from ds4watch.fleet.life import LifeLimits
 from ds4watch.fleet.lock import daemon_lock, make_state_dir, running_daemon
 from ds4watch.fleet.process import ProcessTable
+from ds4watch.fleet.start_times import StartTimes
 from ds4watch.fleet.supervisor import Supervisor
 from ds4watch.history.place import store_label
 from ds4watch.history.samples import SampleStore
@@ -164,7 +166,16 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         state, await _channel(settings, stack), metrics=telemetry.process, clock=clock
     )
     wake = asyncio.Event()
-    supervisor = _supervisor(blueprint, table, state, client_of=client_of, wake=wake, clock=clock)
+    supervisor = _supervisor(
+        blueprint,
+        table,
+        state,
+        start_times=learned(await state.start_times()),
+        client_of=client_of,
+        wake=wake,
+        clock=clock,
+    )
+    wishes = PersonWishes(supervisor, state, clock, await state.worker_wishes())
     keeper = GatewayKeeper(table, settings.gateway, state_dir, clock)
     discovery = await stack.enter_async_context(
         Discovery(blueprint.scrape.groups, telemetry.process)
@@ -195,6 +206,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     stack.callback(listener.close)
     # Gateways come up, or come back, while the memory fills; the first tick waits for neither.
     await _start_gateways(keeper, settings)
+    await wishes.tell()
     await supervisor.start(blueprint.specs, fleet)
     await remember(stores, blueprint.rules, clock)
     await engine.beat()
@@ -204,6 +216,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         runner=runner,
         dispatcher=dispatcher,
         supervisor=supervisor,
+        wishes=wishes,
         keeper=keeper,
         board=board,
         state=state,
@@ -287,6 +300,7 @@ def _supervisor(
     table: ProcessTable,
     state: StateStore,
     *,
+    start_times: StartTimes,
     client_of: WorkerClients,
     wake: asyncio.Event,
     clock: Clock,
@@ -305,6 +319,9 @@ def _supervisor(
         canary_interval_seconds=fleet.canary_interval_seconds,
         backoff_seconds=fleet.restart_backoff_seconds,
         backoff_max_seconds=fleet.restart_backoff_max_seconds,
+        drain_seconds=fleet.drain_seconds,
+        quarantine_after=fleet.quarantine_after,
+        quarantine_window_seconds=fleet.quarantine_window_seconds,
     )
     return Supervisor(
         LocalBackend(place, table, clock),
@@ -312,6 +329,7 @@ def _supervisor(
         limits=limits,
         journal=WorkerJournal(state, wake=wake, clock=clock),
         clock=clock,
+        start_times=start_times,
     )
 
 

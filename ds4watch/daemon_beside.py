@@ -66,7 +66,7 @@ def _admin(
     )
     ports = Ports(
         source=Status(engine.known, place, sources, clock=clock),
-        commands=Commands(engine, parts.state, clock),
+        commands=Commands(engine, parts.state, daemon.wishes, clock),
         facts=facts,
         queries=queries,
     )

@@ -25,7 +25,9 @@ COMMANDS: dict[str, Command] = {
     "up": Command("ds4watch.cli.up", "Start daemon, gateway and workers; Ctrl-C stops them."),
     "down": Command("ds4watch.cli.down", "Stop all of them: finish open requests, then end."),
     "status": Command("ds4watch.cli.status", "Show workers, alerts, service level, signals, cost."),
-    "workers": Command("ds4watch.cli.workers", "List the workers, or show the log of one."),
+    "workers": Command(
+        "ds4watch.cli.workers", "List, drain, stop, start the workers; show their logs."
+    ),
     "history": Command("ds4watch.cli.history", "Show, export, check and prune stored samples."),
     "audit": Command("ds4watch.cli.audit", "Tell what happened, when, and why."),
     "hold": Command("ds4watch.cli.hold", "Forbid automatic actions for a while."),

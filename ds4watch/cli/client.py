@@ -54,6 +54,12 @@ class AdminClient:
         placed: dict[str, Any] = self._ask("POST", "/holds", body)
         return placed
 
+    def steer(self, worker: str, verb: str, *, who: str, why: str) -> dict[str, Any]:
+        """Ask something of a worker and return what follows. Raises AdminError."""
+        path = f"/workers/{quote(worker, safe='')}/{verb}"
+        told: dict[str, Any] = self._ask("POST", path, {"who": who, "why": why})
+        return told
+
     def lift(self, *, target: str, who: str) -> None:
         """Lift a hold. Raises AdminError."""
         self._ask("DELETE", f"/holds/{quote(target, safe='')}?{urlencode({'who': who})}")

@@ -14,6 +14,7 @@ from rich.text import Text
 
 DASH = "-"
 _SHOWN_STANDSTILL_SECONDS = 10
+_COMING = ("starting", "loading", "warming")
 _PHASE_STYLES = {"ready": "green", "failed": "bold red", "quarantined": "bold red"}
 _PHASES = ("firing", "pending", "resolved")
 _SEVERITIES = ("critical", "warning", "info")
@@ -143,6 +144,11 @@ def _notes(worker: Mapping[str, Any]) -> Iterator[str]:
     still = worker.get("standstill_seconds") or 0
     if still >= _SHOWN_STANDSTILL_SECONDS:
         yield f"its requests have stood still for {still:.0f} s"
+    wanted = worker.get("wanted") or {}
+    if wanted.get("wish") not in (None, "ready", worker["phase"]):
+        yield f"wanted {wanted['wish']}"
+    if worker["phase"] in _COMING and worker.get("startup_seconds"):
+        yield f"it usually takes {worker['startup_seconds']:.0f} s to come up"
     if worker.get("reason"):
         yield str(worker["reason"])
 

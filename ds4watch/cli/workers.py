@@ -1,20 +1,29 @@
-"""`ds4watch workers` and `ds4watch workers logs`."""
+"""`ds4watch workers`: list them, steer them, read their logs."""
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ds4watch.cli.client import AdminError
-from ds4watch.cli.common import Admin, Config, Json, connect, console, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, State, connect, console, new_app, print_json
 from ds4watch.cli.display import fleet_table
+from ds4watch.cli.hold import user_name
+from ds4watch.fleet.ring_log import Follower, last_lines
 
 app = new_app()
 
-_TAIL_BYTES = 1 << 20
+_FOLLOW_SECONDS = 0.25
+
+Worker = Annotated[
+    str, typer.Argument(metavar="ID", help="Id of a worker, as `ds4watch workers` lists it.")
+]
+Why = Annotated[str, typer.Option("--why", help="The reason; it is kept in the audit.")]
+_BY_HAND = "by hand"
 
 
 @app.callback(invoke_without_command=True)
@@ -22,6 +31,8 @@ def workers(
     context: typer.Context, config: Config = None, admin: Admin = None, as_json: Json = False
 ) -> None:
     """List the workers; `ds4watch workers logs ID` shows the log of one.
+
+    What is asked of a worker holds until something else is, over restarts of the daemon too.
 
     Example: ds4watch workers logs tiny-full-0
     """
@@ -35,23 +46,126 @@ def workers(
 
 
 @app.command()
+def drain(
+    worker: Worker,
+    why: Why = _BY_HAND,
+    config: Config = None,
+    state: State = None,
+    admin: Admin = None,
+) -> None:
+    """Send a worker no more requests; what runs in it ends, and it stays loaded.
+
+    Example: ds4watch workers drain tiny-full-0 --why "to look at it"
+    """
+    _steer("drain", worker, why, config, state, admin)
+
+
+@app.command()
+def stop(
+    worker: Worker,
+    why: Why = _BY_HAND,
+    config: Config = None,
+    state: State = None,
+    admin: Admin = None,
+) -> None:
+    """Drain a worker and stop it; it stays stopped until `start`.
+
+    Example: ds4watch workers stop tiny-full-0 --why "its GPU is lent out"
+    """
+    _steer("stop", worker, why, config, state, admin)
+
+
+@app.command()
+def start(
+    worker: Worker,
+    why: Why = _BY_HAND,
+    config: Config = None,
+    state: State = None,
+    admin: Admin = None,
+) -> None:
+    """Take back what was asked of a worker, and lift its quarantine.
+
+    Example: ds4watch workers start tiny-full-0 --why "the driver is mended"
+    """
+    _steer("start", worker, why, config, state, admin)
+
+
+@app.command()
+def restart(
+    worker: Worker,
+    why: Why = _BY_HAND,
+    config: Config = None,
+    state: State = None,
+    admin: Admin = None,
+) -> None:
+    """Drain a worker, stop it and start it anew.
+
+    Example: ds4watch workers restart tiny-full-0
+    """
+    _steer("restart", worker, why, config, state, admin)
+
+
+@app.command()
+def sleep(
+    worker: Worker,
+    why: Why = _BY_HAND,
+    config: Config = None,
+    state: State = None,
+    admin: Admin = None,
+) -> None:
+    """Drain a worker and put it to sleep: its weights leave the GPU. Its engine has to offer it.
+
+    Example: ds4watch workers sleep sim-full-0
+    """
+    _steer("sleep", worker, why, config, state, admin)
+
+
+@app.command()
+def wake(
+    worker: Worker,
+    why: Why = _BY_HAND,
+    config: Config = None,
+    state: State = None,
+    admin: Admin = None,
+) -> None:
+    """Wake a worker and keep it ready, whatever the automatic ones would do with it.
+
+    Example: ds4watch workers wake sim-full-0
+    """
+    _steer("wake", worker, why, config, state, admin)
+
+
+def _steer(
+    verb: str, worker: str, why: str, config: Path | None, state: Path | None, admin: str | None
+) -> None:
+    client = connect(config, admin, state).client
+    typer.echo(client.steer(worker, verb, who=user_name(), why=why)["told"])
+
+
+@app.command()
 def logs(
-    worker: Annotated[
-        str, typer.Argument(metavar="ID", help="Id of a worker, as `ds4watch workers` lists it.")
-    ],
+    worker: Worker,
     lines: Annotated[
         int, typer.Option("--lines", "-n", min=1, help="Lines to show, at most.")
     ] = 100,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what it writes, until Ctrl-C.")
+    ] = False,
     config: Config = None,
     admin: Admin = None,
 ) -> None:
     """Show the end of a worker's log; the worker has to run on this machine.
 
-    Example: ds4watch workers logs tiny-full-0 --lines 50
+    Example: ds4watch workers logs tiny-full-0 --lines 50 -f
     """
     fleet = connect(config, admin).client.status()["fleet"]
     path = _log_of(fleet, worker)
+    follower = Follower(path)
     sys.stdout.write("\n".join([*_tail(path, lines), ""]))
+    while follow:
+        sys.stdout.write(follower.more())
+        sys.stdout.flush()
+        time.sleep(_FOLLOW_SECONDS)
 
 
 def _log_of(fleet: list[dict[str, Any]], name: str) -> Path:
@@ -68,11 +182,7 @@ def _log_of(fleet: list[dict[str, Any]], name: str) -> Path:
 
 def _tail(path: Path, lines: int) -> list[str]:
     try:
-        with path.open("rb") as stream:
-            stream.seek(0, 2)
-            stream.seek(max(0, stream.tell() - _TAIL_BYTES))
-            text = stream.read(_TAIL_BYTES).decode("utf-8", "replace")
+        return last_lines(path, lines)
     except OSError as error:
         message = f"{path}: {(error.strerror or str(error)).lower()}"
         raise AdminError(message) from error
-    return text.splitlines()[-lines:]

@@ -123,6 +123,15 @@ class FleetSettings(Section):
     stop_grace_seconds: Seconds = Field(15.0, description="Time from SIGTERM to SIGKILL.")
     restart_backoff_seconds: Seconds = Field(2.0, description="First wait before a restart.")
     restart_backoff_max_seconds: Seconds = Field(120.0, description="Longest such wait.")
+    drain_seconds: Seconds = Field(
+        120.0, description="Time for a worker's open requests before it sleeps, stops or restarts."
+    )
+    quarantine_after: int = Field(
+        5, ge=1, le=100, description="Failures in a row after which a worker is not started again."
+    )
+    quarantine_window_seconds: Seconds = Field(
+        21_600.0, description="Failures in a row that took longer than this are no crash loop."
+    )
 
 
 class Price(Section):

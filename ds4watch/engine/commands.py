@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ds4watch.engine.person_wishes import PersonWishes
 from ds4watch.engine.tick import Engine
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import Hold
@@ -13,9 +14,12 @@ from ds4watch.model.ports import Clock
 class Commands:
     """Stores what was asked for and wakes the engine; nothing is done here."""
 
-    def __init__(self, engine: Engine, state: StateStore, clock: Clock) -> None:
+    def __init__(
+        self, engine: Engine, state: StateStore, wishes: PersonWishes, clock: Clock
+    ) -> None:
         self._engine = engine
         self._state = state
+        self._wishes = wishes
         self._clock = clock
 
     async def hold(self, *, target: str, seconds: float, who: str, why: str) -> dict[str, Any]:
@@ -31,6 +35,10 @@ class Commands:
         lifted = await self._state.lift_hold(target, who=who, at=self._clock.now())
         await self._refresh()
         return lifted > 0
+
+    async def steer(self, *, worker: str, verb: str, who: str, why: str) -> str | None:
+        """Wish something of a worker; return what follows, None if there is no such worker."""
+        return await self._wishes.steer(worker, verb, who=who, why=why)
 
     def wake(self) -> None:
         """Let the next evaluation begin at once."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ds4watch.actions.runner import Runner
+from ds4watch.engine.person_wishes import PersonWishes
 from ds4watch.engine.status import Place
 from ds4watch.engine.tick import Engine
 from ds4watch.fleet.board import BoardPublisher
@@ -39,6 +40,7 @@ class Daemon:
     runner: Runner
     dispatcher: Dispatcher
     supervisor: Supervisor
+    wishes: PersonWishes
     keeper: GatewayKeeper
     board: BoardPublisher
     state: StateStore

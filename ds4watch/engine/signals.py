@@ -128,7 +128,7 @@ def failure_samples(workers: Sequence[WorkerView]) -> list[Sample]:
             1.0,
         )
         for worker in workers
-        if worker.phase is WorkerPhase.FAILED
+        if worker.phase in (WorkerPhase.FAILED, WorkerPhase.QUARANTINED)
     ]
 
 

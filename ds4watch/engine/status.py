@@ -156,6 +156,8 @@ class Status:
             "up": bool(up[0]) if up else None,
             "monitoring": sight.as_json() if sight is not None else None,
             "standstill_seconds": self._from.supervisor.standstills().get(view.id),
+            "wanted": self._from.supervisor.wanted(view.id).as_json(),
+            "startup_seconds": self._from.supervisor.start_times.seconds(view.profile),
             "signals": fleet_signals(own),
             "log": str(self._from.supervisor.log_path(view.id)),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from ds4watch.history.rows import AuditEntry, AuditKind
+from ds4watch.history.rows import AuditEntry, AuditKind, StartTime
 from ds4watch.history.state import StateStore
 from ds4watch.model.errors import StoreError
 from ds4watch.model.ports import Clock
@@ -33,3 +33,11 @@ class WorkerJournal:
             await self._state.add_audit(entry)
         except StoreError as error:
             log.warning("the audit row of %s is lost: %s", view.id, error)
+
+    async def worker_came_up(self, view: WorkerView, took_seconds: float) -> None:
+        """Note how long a start took; what is lost costs a figure, not the worker."""
+        start = StartTime(self._clock.now(), view.profile, view.id, took_seconds)
+        try:
+            await self._state.add_start_time(start)
+        except StoreError as error:
+            log.warning("the start-up time of %s is lost: %s", view.id, error)

@@ -48,19 +48,9 @@ class Deeds:
         if todo is Deed.NOTHING:
             return Seen(alive=True)
         client = self._client_of(self._backend.url(spec))
-        match todo:
-            case Deed.PROBE:
-                return await _probe(client, limits)
-            case Deed.CANARY:
-                return await self._ask(worker, client, limits)
-            case Deed.SLEEP:
-                told = await _told(client.sleep(_SLEEP_LEVEL, "wait"))
-                return Seen(alive=True, slept=not told, detail=told)
-            case Deed.WAKE:
-                told = await _told(client.wake())
-                return Seen(alive=True, woke=not told, detail=told)
-            case _:
-                return Seen(alive=True, sleeping=await _sleeps(client))
+        if todo is Deed.CANARY:
+            return await self._ask(worker, client, limits)
+        return await _call(client, todo, limits)
 
     async def _ask(self, worker: Tended, client: WorkerClient, limits: LifeLimits) -> Seen:
         asked_at = self._clock.now()
@@ -88,6 +78,20 @@ class Deeds:
             self._backend.log_path(worker.spec), worker.log_begins_at, worker.last_load
         )
         return Seen(alive=False, exit_code=self._backend.exit_code(worker.spec), detail=words)
+
+
+async def _call(client: WorkerClient, todo: Deed, limits: LifeLimits) -> Seen:
+    match todo:
+        case Deed.PROBE:
+            return await _probe(client, limits)
+        case Deed.SLEEP:
+            told = await _told(client.sleep(_SLEEP_LEVEL, "wait"))
+            return Seen(alive=True, slept=not told, detail=told)
+        case Deed.WAKE:
+            told = await _told(client.wake())
+            return Seen(alive=True, woke=not told, detail=told)
+        case _:
+            return Seen(alive=True, sleeping=await _sleeps(client))
 
 
 async def _probe(client: WorkerClient, limits: LifeLimits) -> Seen:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import Any
 
 from ds4watch.model.ports import UnixSeconds
 
@@ -48,6 +49,14 @@ class Wanted:
     restart_at: UnixSeconds = 0.0
     pardon_at: UnixSeconds = 0.0
     why: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a JSON-ready dict."""
+        return {
+            "wish": self.wish.value if self.wish is not None else None,
+            "restart_at": self.restart_at or None,
+            "why": self.why,
+        }
 
 
 AS_SET = Wanted(Wish.READY)

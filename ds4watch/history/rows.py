@@ -184,6 +184,29 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerWish:
+    """What a person wishes of a worker. `wish` None: nothing that lasts."""
+
+    worker: str
+    wish: str | None
+    restart_at: UnixSeconds | None
+    pardon_at: UnixSeconds | None
+    who: str
+    why: str
+    at: UnixSeconds
+
+
+@dataclass(frozen=True, slots=True)
+class StartTime:
+    """How long a worker took from process start to its first answered canary."""
+
+    at: UnixSeconds
+    profile: str
+    worker: str
+    took_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class RestoredState:
     """What a daemon goes on from. Alerts are unconfirmed.
 

@@ -15,6 +15,7 @@ from ds4watch.history import (
     meta_rows,
     outbox_rows,
     retention_rows,
+    worker_rows,
 )
 from ds4watch.history.alert_rows import AlertKey
 from ds4watch.history.database import Database
@@ -34,7 +35,9 @@ from ds4watch.history.rows import (
     RequestTotals,
     RestoredState,
     Retention,
+    StartTime,
     TickCommit,
+    WorkerWish,
 )
 from ds4watch.history.tick_rows import Written, restored_state
 from ds4watch.model.action import ActionPlan, Hold, Outcome
@@ -174,6 +177,22 @@ class StateStore:
     ) -> None:
         """Store how a job ended."""
         await self._database.write(job_rows.finished, name, at, took_seconds, result, ok)
+
+    async def save_worker_wish(self, wish: WorkerWish, told: str) -> None:
+        """Store what a person wishes of a worker, with its audit row."""
+        await self._database.write(worker_rows.save_wish, wish, told)
+
+    async def worker_wishes(self) -> list[WorkerWish]:
+        """Return what a person wishes of each worker."""
+        return await self._database.read(worker_rows.stored_wishes)
+
+    async def add_start_time(self, start: StartTime) -> None:
+        """Store how long a start took; the last ten of a profile are kept."""
+        await self._database.write(worker_rows.insert_start_time, start)
+
+    async def start_times(self) -> list[StartTime]:
+        """Return the last starts of every profile, oldest first."""
+        return await self._database.read(worker_rows.stored_start_times)
 
     async def prune(self, keep: Retention, now: UnixSeconds) -> int:
         """Delete what is over and older than it is kept; return how many rows.

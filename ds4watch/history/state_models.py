@@ -211,6 +211,29 @@ jobs = Table(
     Column("last_succeeded_at", Instant),
 )
 
+worker_wishes = Table(
+    "worker_wishes",
+    STATE,
+    Column("worker", Name(63), primary_key=True),
+    # Nothing: a person leaves it to the settings and to the automatic ones.
+    Column("wish", Name(16)),
+    Column("restart_at", Instant),
+    Column("pardon_at", Instant),
+    Column("who", Name(255), nullable=False),
+    Column("why", Words, nullable=False),
+    Column("at", Instant, nullable=False),
+)
+
+start_times = Table(
+    "start_times",
+    STATE,
+    Column("id", BigId, primary_key=True),
+    Column("at", Instant, nullable=False),
+    Column("profile", Name(63), nullable=False, index=True),
+    Column("worker", Name(63), nullable=False),
+    Column("took_seconds", Float, nullable=False),
+)
+
 meta = Table(
     "meta",
     STATE,

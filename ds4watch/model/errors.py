@@ -111,6 +111,10 @@ class UpstreamError(EdgeError):
     """The gateway could not get an answer from a worker."""
 
 
+class RefusedError(Ds4watchError):
+    """What a person asked for cannot be; the message says why, in one line."""
+
+
 class QueryError(Ds4watchError):
     """An expression cannot be parsed or evaluated; `position` is a character offset, if known."""
 

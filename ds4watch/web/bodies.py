@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -22,6 +23,33 @@ class HoldRequest(BaseModel):
     seconds: float = Field(gt=0, le=MAX_HOLD_SECONDS, allow_inf_nan=False)
     why: str = Field(min_length=1, max_length=500)
     who: Who | None = Field(None, description="Name for the audit; the token's role if absent.")
+
+
+class WorkerVerb(StrEnum):
+    """What can be asked of a worker."""
+
+    DRAIN = "drain"
+    STOP = "stop"
+    START = "start"
+    RESTART = "restart"
+    SLEEP = "sleep"
+    WAKE = "wake"
+
+
+class WorkerRequest(BaseModel):
+    """Ask something of a worker."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    why: str = Field(min_length=1, max_length=500)
+    who: Who | None = Field(None, description="Name for the audit; the token's role if absent.")
+
+
+class Follows(BaseModel):
+    """What is going to happen; it has not yet."""
+
+    worker: str
+    told: str
 
 
 class Problem(BaseModel):

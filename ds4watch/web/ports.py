@@ -45,6 +45,13 @@ class AdminCommands(Protocol):
         """End the hold on `target`; False if there is none."""
         ...
 
+    async def steer(self, *, worker: str, verb: str, who: str, why: str) -> str | None:
+        """Wish something of a worker; return what follows, None if there is no such worker.
+
+        Raises RefusedError if the worker cannot be that.
+        """
+        ...
+
     def wake(self) -> None:
         """Let the next evaluation begin at once."""
         ...

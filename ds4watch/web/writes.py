@@ -8,7 +8,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
-from ds4watch.web.bodies import HoldRequest, Target, Who
+from ds4watch.model.errors import RefusedError
+from ds4watch.web.bodies import Follows, HoldRequest, Target, Who, WorkerRequest, WorkerVerb
 from ds4watch.web.guard import ROLE_KEY
 from ds4watch.web.ports import AdminCommands
 from ds4watch.web.reads import PROBLEM_DOC, REFUSED
@@ -48,6 +49,33 @@ def writes(commands: AdminCommands) -> APIRouter:
             raise HTTPException(404, f"there is no hold on {target}")
         commands.wake()
         return Response(status_code=204)
+
+    unwilling: dict[int | str, dict[str, Any]] = {
+        404: PROBLEM_DOC | {"description": "There is no such worker"},
+        409: PROBLEM_DOC | {"description": "The worker cannot be that, and why"},
+    }
+
+    @router.post(
+        "/workers/{worker}/{verb}",
+        status_code=202,
+        summary="Drain, stop, start, restart, wake a worker, or put it to sleep",
+        responses=unwilling,
+    )
+    async def steer(
+        worker: Annotated[Target, Path()],
+        verb: WorkerVerb,
+        body: WorkerRequest,
+        request: Request,
+    ) -> Follows:
+        who = body.who or _role_name(request)
+        try:
+            told = await commands.steer(worker=worker, verb=verb.value, who=who, why=body.why)
+        except RefusedError as error:
+            raise HTTPException(409, str(error)) from error
+        if told is None:
+            raise HTTPException(404, f"there is no worker {worker}")
+        commands.wake()
+        return Follows(worker=worker, told=told)
 
     return router
 

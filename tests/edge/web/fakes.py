@@ -8,6 +8,7 @@ from typing import Any
 
 from ds4watch.access.keys import digest
 from ds4watch.access.roles import Role
+from ds4watch.model.errors import RefusedError
 from ds4watch.model.question import Question
 from ds4watch.web.listen import bind
 from ds4watch.web.ports import Ports
@@ -210,6 +211,7 @@ class FakeDaemon:
         self.rows = list(AUDIT)
         self.held: dict[str, dict[str, Any]] = {}
         self.wakes = 0
+        self.steered: list[tuple[str, str, str, str]] = []
         self.broken = False
 
     def status(self) -> dict[str, Any]:
@@ -243,6 +245,15 @@ class FakeDaemon:
     async def lift(self, *, target: str, who: str) -> bool:
         del who
         return self.held.pop(target, None) is not None
+
+    async def steer(self, *, worker: str, verb: str, who: str, why: str) -> str | None:
+        if worker not in {it["id"] for it in self.state["fleet"]}:
+            return None
+        if verb == "sleep":
+            message = f"{worker} has no sleep mode"
+            raise RefusedError(message)
+        self.steered.append((worker, verb, who, why))
+        return f"{worker}: {verb}"
 
     def wake(self) -> None:
         self.wakes += 1

@@ -1,0 +1,98 @@
+"""What a person wishes of workers: kept in the state, told to the supervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ds4watch.fleet.start_times import StartTimes
+from ds4watch.fleet.supervisor import Supervisor
+from ds4watch.fleet.wish import By, Wanted, Wish
+from ds4watch.history.rows import StartTime, WorkerWish
+from ds4watch.history.state import StateStore
+from ds4watch.model.errors import RefusedError
+from ds4watch.model.ports import Clock, UnixSeconds
+
+_WISHES = {
+    "drain": Wish.DRAINED,
+    "stop": Wish.STOPPED,
+    "sleep": Wish.ASLEEP,
+    "wake": Wish.READY,
+}
+_DONE = {
+    "drain": "taken out of the routing",
+    "stop": "to be drained and stopped",
+    "start": "left to the settings again; a quarantine is lifted",
+    "restart": "to be drained and started anew",
+    "sleep": "to be drained and put to sleep",
+    "wake": "to be kept ready",
+}
+
+
+class PersonWishes:
+    """The wishes of persons, one a worker: a new one takes the place of the last."""
+
+    def __init__(
+        self, supervisor: Supervisor, state: StateStore, clock: Clock, stored: Iterable[WorkerWish]
+    ) -> None:
+        self._supervisor = supervisor
+        self._state = state
+        self._clock = clock
+        self._wishes = {wish.worker: wish for wish in stored}
+
+    async def tell(self) -> None:
+        """Tell the supervisor all that is wished."""
+        wanted = {name: _wanted(wish) for name, wish in self._wishes.items()}
+        await self._supervisor.wish(By.PERSON, wanted)
+
+    async def steer(self, worker: str, verb: str, *, who: str, why: str) -> str | None:
+        """Store and follow a person's wish; return what is going to happen, None: no such worker.
+
+        Raises RefusedError if the worker cannot be that, StoreError if it cannot be stored.
+        """
+        view = next((it for it in self._supervisor.views() if it.id == worker), None)
+        if view is None:
+            return None
+        limits = self._supervisor.limits_of(worker)
+        if limits.is_foreign and verb not in ("drain", "start"):
+            message = f"{worker} is run by somebody else: it can be drained, and started again"
+            raise RefusedError(message)
+        if verb == "sleep" and not limits.can_sleep:
+            message = (
+                f"{worker} has no sleep mode: its profile needs --enable-sleep-mode among "
+                "`engine_args` and VLLM_SERVER_DEV_MODE: '1' in `environment`"
+            )
+            raise RefusedError(message)
+        now = self._clock.now()
+        fresh = WorkerWish(worker, None, None, None, who, why, now)
+        wish = _after(self._wishes.get(worker, fresh), verb, now)
+        await self._state.save_worker_wish(replace(wish, who=who, why=why, at=now), verb)
+        self._wishes[worker] = replace(wish, who=who, why=why, at=now)
+        await self.tell()
+        return f"{worker}: {_DONE[verb]}"
+
+
+def learned(starts: Iterable[StartTime]) -> StartTimes:
+    """Return what is known of start-up times."""
+    known: dict[str, list[float]] = {}
+    for start in starts:
+        known.setdefault(start.profile, []).append(start.took_seconds)
+    return StartTimes(known)
+
+
+def _after(wish: WorkerWish, verb: str, now: UnixSeconds) -> WorkerWish:
+    if verb == "restart":
+        is_stopped = wish.wish == Wish.STOPPED
+        return replace(wish, wish=None if is_stopped else wish.wish, restart_at=now, pardon_at=now)
+    if verb == "start":
+        return replace(wish, wish=None, pardon_at=now)
+    return replace(wish, wish=_WISHES[verb].value)
+
+
+def _wanted(wish: WorkerWish) -> Wanted:
+    return Wanted(
+        wish=Wish(wish.wish) if wish.wish is not None else None,
+        restart_at=wish.restart_at or 0.0,
+        pardon_at=wish.pardon_at or 0.0,
+        why=f"{wish.who}: {wish.why}" if wish.why else wish.who,
+    )
