@@ -98,12 +98,13 @@ def _add_audit(router: APIRouter, source: AdminSource) -> None:
 
 
 def readiness_of(status: dict[str, Any]) -> Readiness:
-    """Return whether all workers are ready, and what is waited for."""
+    """Return whether all workers that are to be ready are, and what is waited for."""
     waiting = [str(text) for text in status.get("waiting_for") or ()]
     late = [
         f"{worker['id']} is {worker['phase']}"
         for worker in status["fleet"]
         if worker["phase"] != WorkerPhase.READY
+        and (worker.get("wanted") or {}).get("wish") in (None, WorkerPhase.READY)
     ]
     is_ready = not waiting and not late
     return Readiness(ready=is_ready, waiting_for=[] if is_ready else waiting or late)
