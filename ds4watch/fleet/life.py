@@ -30,6 +30,8 @@ class Deed(StrEnum):
 class LifeLimits:
     """What the machine goes by for one worker; times in seconds.
 
+    stall_floor_seconds: a scrape that hangs holds the last load for its timeout (5 s), so what is
+    believed has to be older.
     stall_seconds: the longest that a busy engine may stand still (see `prefill`).
     is_foreign: somebody else runs it: it is never started, slept or stopped.
     """
@@ -41,6 +43,7 @@ class LifeLimits:
     drain_seconds: float = 120.0
     quarantine_after: int = 5
     quarantine_window_seconds: float = 21_600.0
+    stall_floor_seconds: float = 15.0
     stall_seconds: float = math.inf
     can_sleep: bool = False
     is_foreign: bool = False

@@ -13,19 +13,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-FLOOR_SECONDS = 15.0
-"""A scrape that hangs holds the last load for its timeout (5 s); what is believed is older."""
 _SAFETY = 2.0
 _FEWEST_TOKENS = 512
 """Fewer tokens between two readings measure the engine's overhead, not its rate."""
 _READINGS = 20
 
 
-def longest_prefill_seconds(max_model_len: int | None, tokens_per_second: float | None) -> float:
+def longest_prefill_seconds(
+    max_model_len: int | None, tokens_per_second: float | None, *, floor_seconds: float
+) -> float:
     """Return the longest that an engine may work without a step to show; infinite if not known."""
     if max_model_len is None or not tokens_per_second or tokens_per_second <= 0:
         return math.inf
-    return max(FLOOR_SECONDS, _SAFETY * max_model_len / tokens_per_second)
+    return max(floor_seconds, _SAFETY * max_model_len / tokens_per_second)
 
 
 @dataclass(slots=True)

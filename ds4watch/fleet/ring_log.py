@@ -8,6 +8,7 @@ the cut, some microseconds, is lost. Without a daemon it grows, until the next o
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections import deque
@@ -39,7 +40,8 @@ def trim(path: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
         _keep_end(path, limit_bytes)
     except OSError as error:
         log.warning("the older part of %s is lost: %s", path, error)
-        older(path).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            older(path).unlink(missing_ok=True)
     try:
         os.truncate(path, 0)
     except OSError as error:

@@ -120,7 +120,9 @@ def limits_for(base: LifeLimits, worker: Tended, times: StartTimes) -> LifeLimit
     return replace(
         base,
         start_timeout_seconds=times.timeout_seconds(profile.name, base.start_timeout_seconds),
-        stall_seconds=longest_prefill_seconds(profile.max_model_len, worker.prefill_rate),
+        stall_seconds=longest_prefill_seconds(
+            profile.max_model_len, worker.prefill_rate, floor_seconds=base.stall_floor_seconds
+        ),
         can_sleep=not is_foreign and can_sleep(profile),
         is_foreign=is_foreign,
     )

@@ -48,6 +48,7 @@ class Journal:
         await self.changes.put(view)
 
     async def worker_came_up(self, view: WorkerView, took_seconds: float) -> None:
+        assert view.phase is WorkerPhase.READY
         assert took_seconds >= 0
 
 

@@ -249,3 +249,44 @@ async def test_every_route_is_in_the_documentation() -> None:
     for path, methods in paths.items():
         for method in methods:
             assert f"`{method.upper()} {path}`" in document
+
+
+async def test_an_operator_steers_a_worker_and_a_viewer_does_not() -> None:
+    daemon = FakeDaemon()
+    why = {"why": "its GPU is lent out", "who": "ann"}
+    async with serving(daemon) as server, aiohttp.ClientSession(server.url) as client:
+        path = f"{API}/workers/sim-full-1/stop"
+        async with client.post(path, json=why, headers=OPERATOR) as answer:
+            assert answer.status == 202
+            assert await answer.json() == {"worker": "sim-full-1", "told": "sim-full-1: stop"}
+        async with client.post(path, json=why, headers=VIEWER) as answer:
+            assert answer.status == 403
+        async with client.post(path, json=why) as answer:
+            assert answer.status == 401
+    assert daemon.steered == [("sim-full-1", "stop", "ann", "its GPU is lent out")]
+    assert daemon.wakes == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        ("/workers/gone-0/stop", 404, "there is no worker gone-0"),
+        ("/workers/sim-full-1/sleep", 409, "sim-full-1 has no sleep mode"),
+        ("/workers/sim-full-1/explode", 422, "verb: "),
+    ],
+)
+async def test_what_a_worker_cannot_be_is_told(path: str, status: int, told: str) -> None:
+    async with (
+        serving(FakeDaemon()) as server,
+        aiohttp.ClientSession(server.url) as client,
+        client.post(API + path, json={"why": "x"}, headers=OPERATOR) as answer,
+    ):
+        assert answer.status == status
+        assert told in (await answer.json(content_type=None))["detail"]
+
+
+async def test_a_worker_that_is_stopped_on_purpose_is_not_waited_for() -> None:
+    daemon = FakeDaemon(waiting_for=[])
+    daemon.state["fleet"][1] |= {"phase": "absent", "wanted": {"wish": "stopped"}}
+    async with serving(daemon) as server, aiohttp.ClientSession(server.url) as client:
+        assert (await get(client, "/ready"))["ready"] is True

@@ -1,0 +1,260 @@
+"""The supervisor over real processes: simulated workers that sleep, hang and die."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from ds4watch.config.profile import Engine, Profile
+from ds4watch.fleet.backend import LocalBackend, LocalPlace, WorkerSpec
+from ds4watch.fleet.client import WorkerClient
+from ds4watch.fleet.life import LifeLimits
+from ds4watch.fleet.process import ProcessTable
+from ds4watch.fleet.supervisor import Supervisor
+from ds4watch.fleet.wish import By, Wanted, Wish
+from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerPhase, WorkerView
+from tests.edge.clock import SystemClock
+
+LIMITS = LifeLimits(
+    start_timeout_seconds=30,
+    canary_interval_seconds=30,
+    backoff_seconds=0.1,
+    backoff_max_seconds=0.2,
+    drain_seconds=0.1,
+    stall_floor_seconds=0.5,
+    quarantine_after=2,
+)
+NOBODY = FleetSnapshot(at=0.0)
+
+
+class Journal:
+    """Keeps the story of each worker."""
+
+    def __init__(self) -> None:
+        self.story: list[WorkerPhase] = []
+        self.came_up: list[float] = []
+        self.changed = asyncio.Event()
+
+    async def worker_changed(self, view: WorkerView, old: WorkerPhase) -> None:
+        assert old is not view.phase
+        self.story.append(view.phase)
+        self.changed.set()
+
+    async def worker_came_up(self, view: WorkerView, took_seconds: float) -> None:
+        assert view.phase is WorkerPhase.READY
+        self.came_up.append(took_seconds)
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not reached():
+                self.changed.clear()
+                await self.changed.wait()
+
+
+def spec(*more: str, name: str = "sim-0", url: str | None = None) -> WorkerSpec:
+    arguments = ("--dev-mode", "--decode-tokens-per-second=1000", *more)
+    profile = Profile(
+        name="sim",
+        engine=Engine.SIM,
+        served_names=("sim",),
+        max_model_len=8192,
+        engine_args=arguments,
+    )
+    return WorkerSpec(name, profile, url=url)
+
+
+class Fleet:
+    """A daemon's worth of fleet on one folder."""
+
+    def __init__(self, folder: Path, session: aiohttp.ClientSession) -> None:
+        self.journal = Journal()
+        self.session = session
+        self.table = ProcessTable(folder, SystemClock())
+        place = LocalPlace(
+            state_dir=folder,
+            vllm_python=Path(sys.executable),
+            has_gpu=False,
+            first_port=21_000,
+            stop_grace_seconds=2.0,
+            gpu_fault=_no_fault,
+        )
+        self.supervisor = Supervisor(
+            LocalBackend(place, self.table, SystemClock()),
+            lambda url: WorkerClient(session, url, generation_timeout_seconds=0.7),
+            limits=LIMITS,
+            journal=self.journal,
+            clock=SystemClock(),
+        )
+
+    @property
+    def view(self) -> WorkerView:
+        return self.supervisor.views()[0]
+
+    async def until(self, phase: WorkerPhase) -> None:
+        await self.journal.until(lambda: self.view.phase is phase)
+
+    async def wish(self, wanted: Wanted) -> None:
+        await self.supervisor.wish(By.PERSON, {"sim-0": wanted})
+
+    async def fault(self, body: dict[str, object]) -> None:
+        async with self.session.post(f"{self.view.url}/sim/fault", json=body) as answer:
+            assert answer.status == 200, await answer.text()
+
+
+async def _no_fault() -> str:
+    return ""
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path, session: aiohttp.ClientSession) -> AsyncIterator[Fleet]:
+    fleet = Fleet(tmp_path, session)
+    yield fleet
+    assert await fleet.supervisor.stop()
+    assert not list(fleet.table.records())
+
+
+async def test_a_worker_sleeps_and_wakes_and_answers_a_canary_before_it_is_ready(
+    fleet: Fleet,
+) -> None:
+    await fleet.supervisor.start([spec()], NOBODY)
+    await fleet.until(WorkerPhase.READY)
+    pid = fleet.view.pid
+    await fleet.wish(Wanted(Wish.ASLEEP))
+    assert fleet.view.phase is WorkerPhase.DRAINING  # at once, before anything is done
+    await fleet.until(WorkerPhase.ASLEEP)
+    async with fleet.session.get(f"{fleet.view.url}/is_sleeping") as answer:
+        assert (await answer.json())["is_sleeping"] is True
+    await fleet.wish(Wanted(Wish.READY))
+    await fleet.until(WorkerPhase.READY)
+    assert fleet.view.pid == pid
+    assert fleet.journal.story[-4:] == [
+        WorkerPhase.DRAINING,
+        WorkerPhase.ASLEEP,
+        WorkerPhase.WARMING,
+        WorkerPhase.READY,
+    ]
+    assert len(fleet.journal.came_up) == 1  # waking is no start
+
+
+async def test_the_next_daemon_finds_a_sleeper_asleep_and_does_not_take_it_for_hung(
+    tmp_path: Path, session: aiohttp.ClientSession, fleet: Fleet
+) -> None:
+    await fleet.supervisor.start([spec()], NOBODY)
+    await fleet.wish(Wanted(Wish.ASLEEP))
+    await fleet.until(WorkerPhase.ASLEEP)
+    pid = fleet.view.pid
+    await fleet.supervisor.leave()
+    later = Fleet(tmp_path, session)
+    await later.wish(Wanted(Wish.ASLEEP))
+    await later.supervisor.start([spec()], FleetSnapshot(0.0, fleet.supervisor.views()))
+    await later.until(WorkerPhase.ASLEEP)
+    assert later.view.pid == pid
+    assert WorkerPhase.FAILED not in later.journal.story
+    assert await later.supervisor.stop()
+
+
+async def test_a_worker_is_stopped_started_and_restarted_by_wish(fleet: Fleet) -> None:
+    await fleet.supervisor.start([spec()], NOBODY)
+    await fleet.until(WorkerPhase.READY)
+    first = fleet.view.pid
+    await fleet.wish(Wanted(Wish.STOPPED))
+    await fleet.until(WorkerPhase.ABSENT)
+    assert fleet.view.pid is None
+    assert not list(fleet.table.records())
+    assert fleet.supervisor.waiting_for() == ()
+    await fleet.wish(Wanted(None))
+    await fleet.until(WorkerPhase.READY)
+    second = fleet.view.pid
+    await fleet.wish(Wanted(None, restart_at=SystemClock().now()))
+    await fleet.until(WorkerPhase.DRAINING)
+    await fleet.until(WorkerPhase.READY)
+    assert len({first, second, fleet.view.pid}) == 3
+
+
+async def test_an_engine_that_hangs_with_work_in_it_is_found_by_its_lack_of_progress(
+    fleet: Fleet,
+) -> None:
+    await fleet.supervisor.start([spec()], NOBODY)
+    await fleet.until(WorkerPhase.READY)
+    await fleet.fault({"fault": "hang", "on": True})
+    async with fleet.session.get(f"{fleet.view.url}/health") as answer:
+        assert answer.status == 200
+    busy, now = WorkerLoad(running=1.0, waiting=2.0), SystemClock().now()
+    fleet.supervisor.note({"sim-0": busy}, {"sim-0": 7.0}, {"sim-0": now})
+    fleet.supervisor.note_prefill({"sim-0": 1e9})
+    await fleet.until(WorkerPhase.FAILED)  # its next canary would be due in half a minute
+    assert "with work in it, and no answer to a canary" in fleet.view.reason
+    await fleet.until(WorkerPhase.READY)
+
+
+async def test_a_worker_that_fails_at_every_start_is_quarantined_until_a_person_says_start(
+    tmp_path: Path, session: aiohttp.ClientSession, fleet: Fleet
+) -> None:
+    broken = spec("--fault=oom_at_start")
+    await fleet.supervisor.start([broken], NOBODY)
+    await fleet.until(WorkerPhase.QUARANTINED)
+    assert "not started any more after 2 failures in a row" in fleet.view.reason
+    assert fleet.journal.story.count(WorkerPhase.STARTING) == 2
+    later = Fleet(tmp_path, session)  # a new daemon leaves it down as well
+    before = FleetSnapshot(0.0, fleet.supervisor.views())
+    await later.supervisor.start([spec()], before)
+    assert later.view.phase is WorkerPhase.QUARANTINED
+    await later.wish(Wanted(None, pardon_at=SystemClock().now()))
+    await later.until(WorkerPhase.READY)
+    assert await later.supervisor.stop()
+
+
+async def test_who_is_dropped_from_the_fleet_is_stopped_and_forgotten(fleet: Fleet) -> None:
+    await fleet.supervisor.start([spec()], NOBODY)
+    await fleet.until(WorkerPhase.READY)
+    await fleet.supervisor.manage([spec(name="sim-1")])
+    await fleet.journal.until(
+        lambda: (
+            [(it.id, it.phase) for it in fleet.supervisor.views()][-1]
+            == ("sim-1", WorkerPhase.READY)
+        )
+    )
+    async with asyncio.timeout(10):
+        while len(fleet.supervisor.views()) > 1:
+            await asyncio.sleep(0.05)
+    assert fleet.view.id == "sim-1"
+
+
+async def test_somebody_elses_worker_that_cannot_be_reached_is_unknown_until_it_answers(
+    fleet: Fleet, tmp_path: Path, session: aiohttp.ClientSession
+) -> None:
+    await fleet.supervisor.start([spec()], NOBODY)
+    await fleet.until(WorkerPhase.READY)
+    watcher = Fleet(tmp_path / "other", session)
+    await watcher.supervisor.start([spec(url="http://127.0.0.1:9")], NOBODY)
+    await watcher.until(WorkerPhase.UNKNOWN)
+    await watcher.supervisor.leave()
+    reaching = Fleet(tmp_path / "other", session)
+    await reaching.supervisor.start([spec(url=fleet.view.url)], NOBODY)
+    await reaching.until(WorkerPhase.READY)
+    await reaching.wish(Wanted(Wish.STOPPED))
+    await reaching.until(WorkerPhase.DRAINING)
+    await reaching.supervisor.leave()
+    assert fleet.view.phase is WorkerPhase.READY
+
+
+async def test_the_time_in_each_state_adds_up(fleet: Fleet) -> None:
+    began = SystemClock().now()
+    await fleet.supervisor.start([spec()], NOBODY)
+    await fleet.until(WorkerPhase.READY)
+    (stay,) = fleet.supervisor.stays()
+    took = SystemClock().now() - began
+    assert sum(stay.seconds.values()) == pytest.approx(took, abs=0.3)
+    assert stay.seconds[WorkerPhase.WARMING] > 0
+    assert fleet.supervisor.start_times.seconds("sim") == fleet.journal.came_up[0]
