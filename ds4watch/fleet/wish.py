@@ -27,9 +27,8 @@ class Wish(StrEnum):
 
 
 class By(IntEnum):
-    """Who wishes; the higher goes before the lower."""
+    """Who wishes beyond the settings; the higher goes before the lower."""
 
-    SETTINGS = 0
     WARM_POOL = 1
     CARE = 2
     ROLLING = 3

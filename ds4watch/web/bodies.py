@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -11,6 +10,7 @@ TARGET_PATTERN = r"^(\*|[A-Za-z0-9][A-Za-z0-9._:-]{0,126})$"
 Target = Annotated[str, StringConstraints(pattern=TARGET_PATTERN)]
 Who = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@ -]{0,63}$")]
 
+WorkerVerb = Literal["drain", "stop", "start", "restart", "sleep", "wake"]
 MAX_HOLD_SECONDS = 30 * 86400.0
 
 
@@ -23,17 +23,6 @@ class HoldRequest(BaseModel):
     seconds: float = Field(gt=0, le=MAX_HOLD_SECONDS, allow_inf_nan=False)
     why: str = Field(min_length=1, max_length=500)
     who: Who | None = Field(None, description="Name for the audit; the token's role if absent.")
-
-
-class WorkerVerb(StrEnum):
-    """What can be asked of a worker."""
-
-    DRAIN = "drain"
-    STOP = "stop"
-    START = "start"
-    RESTART = "restart"
-    SLEEP = "sleep"
-    WAKE = "wake"
 
 
 class WorkerRequest(BaseModel):

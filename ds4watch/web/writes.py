@@ -69,7 +69,7 @@ def writes(commands: AdminCommands) -> APIRouter:
     ) -> Follows:
         who = body.who or _role_name(request)
         try:
-            told = await commands.steer(worker=worker, verb=verb.value, who=who, why=body.why)
+            told = await commands.steer(worker=worker, verb=verb, who=who, why=body.why)
         except RefusedError as error:
             raise HTTPException(409, str(error)) from error
         if told is None:
