@@ -66,8 +66,9 @@ class PersonWishes:
         now = self._clock.now()
         fresh = WorkerWish(worker, None, None, None, who, why, now)
         wish = _after(self._wishes.get(worker, fresh), verb, now)
-        await self._state.save_worker_wish(replace(wish, who=who, why=why, at=now), verb)
-        self._wishes[worker] = replace(wish, who=who, why=why, at=now)
+        wish = replace(wish, who=who, why=why, at=now)
+        await self._state.save_worker_wish(wish, f"{verb}: {why}")
+        self._wishes[worker] = wish
         await self.tell()
         return f"{worker}: {_DONE[verb]}"
 
