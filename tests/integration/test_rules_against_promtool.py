@@ -25,7 +25,7 @@ needs_promtool = pytest.mark.needs("promtool")
 
 def promtool(*args: str) -> subprocess.CompletedProcess[str]:
     command = ["promtool", *args]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
 
 
 @needs_promtool
