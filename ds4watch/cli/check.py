@@ -22,14 +22,23 @@ from ds4watch.config.files import (
     rule_files,
     wanted_workers,
 )
+from ds4watch.config.lints.findings import Lint, Severity
+from ds4watch.config.places import resolve_state_dir
 from ds4watch.config.source import SourceKind
 from ds4watch.config.store_url import without_password
+from ds4watch.engine.profile_check import check_profiles, gpu_facts
 from ds4watch.engine.remote_check import Report, check_offline, check_source
 from ds4watch.model.errors import ConfigError, Located
 from ds4watch.policy.policyfile import load_policy
+from ds4watch.scrape.gpu_watch import GpuWatch
+from ds4watch.scrape.nvml import GpuReader
 from ds4watch.scrape.preview import check_groups
+from ds4watch.sim.clock import SystemClock
 
 app = new_app()
+
+_GPU_SECONDS = 10.0
+"""Opening NVML takes seconds where the driver does not stay loaded."""
 
 
 @app.command()
@@ -46,7 +55,8 @@ def check(
 ) -> None:
     """Check settings, profiles, rules and policy; tell each fault with file and line.
 
-    Exits with 2 if there is a fault. Starts nothing and needs no daemon.
+    Profiles are also held against what practice has taught: memory, arguments, references, prices.
+    Exits with 2 if there is a fault; warnings alone are no fault. Starts nothing, needs no daemon.
 
     Example: ds4watch check --config ds4watch.yml
     """
@@ -64,15 +74,27 @@ def check(
         report = asyncio.run(check_source(loaded))
         good += report.good
         findings += report.faults
+    lints = _lints(loaded, sim=sim)
+    errors = [*findings, *(it.found for it in lints if it.severity is Severity.ERROR)]
     if as_json:
-        _print_json(good, findings, report.notes)
-    elif not findings:
+        _print_json(good, findings, lints, report.notes)
+        raise typer.Exit(2 if errors else 0)
+    if not errors:
         typer.echo("\n".join(f"ok  {name}" for name in good))
-    if not as_json:
-        typer.echo("".join(f"note  {note}\n" for note in report.notes), nl=False)
-    if findings and not as_json:
-        raise ConfigError(*findings)
-    raise typer.Exit(2 if findings else 0)
+    warnings = [it.found for it in lints if it.severity is Severity.WARNING]
+    lines = [f"warning  {it}" for it in warnings] + [f"note  {it}" for it in report.notes]
+    typer.echo("".join(f"{line}\n" for line in lines), nl=False)
+    if errors:
+        raise ConfigError(*errors)
+
+
+def _lints(loaded: LoadedSettings, *, sim: bool) -> tuple[Lint, ...]:
+    gpus = gpu_facts(GpuWatch(GpuReader(SystemClock())).read_blocking(_GPU_SECONDS))
+    try:
+        state_dir = resolve_state_dir(loaded.settings, os.environ)
+    except ConfigError:
+        state_dir = Path()  # without a home no model has been made
+    return check_profiles(loaded, state_dir, os.environ, gpus, sim=sim)
 
 
 def _checks(loaded: LoadedSettings, *, sim: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -105,15 +127,19 @@ def _load_each(paths: tuple[Path, ...], load: Callable[[str, str], Any]) -> None
         raise ConfigError(*findings)
 
 
-def _print_json(good: list[str], findings: list[Located], notes: Sequence[str]) -> None:
+def _print_json(
+    good: list[str], findings: list[Located], lints: tuple[Lint, ...], notes: Sequence[str]
+) -> None:
+    every = [*(Lint(Severity.ERROR, found) for found in findings), *lints]
     faults = [
         {
-            "file": found.file,
-            "line": found.line,
-            "field": found.field,
-            "message": found.message,
-            "mend": found.mend,
+            "severity": lint.severity.value,
+            "file": lint.found.file,
+            "line": lint.found.line,
+            "field": lint.found.field,
+            "message": lint.found.message,
+            "mend": lint.found.mend,
         }
-        for found in findings
+        for lint in every
     ]
     print_json({"ok": good, "findings": faults, "notes": list(notes)})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ds4watch.config.document import MAX_TEXT_CHARS
-from ds4watch.config.loader import load_profile, load_settings
+from ds4watch.config.loader import ProfileFile, load_settings, read_profile
 from ds4watch.config.places import config_candidates
 from ds4watch.config.profile import Profile
 from ds4watch.config.settings import Settings, WorkerSettings
@@ -97,30 +97,38 @@ def profile_files(loaded: LoadedSettings) -> dict[str, Path]:
 
 def load_profiles(loaded: LoadedSettings, names: tuple[str, ...]) -> dict[str, Profile]:
     """Load the named profiles. Raises ConfigError with the findings of all of them."""
+    read, findings = read_profiles(loaded, names)
+    if findings:
+        raise ConfigError(*findings)
+    return {name: file.profile for name, file in read.items()}
+
+
+def read_profiles(
+    loaded: LoadedSettings, names: tuple[str, ...]
+) -> tuple[dict[str, ProfileFile], list[Located]]:
+    """Return those of the named profiles that can be read, and what is wrong with the others."""
     files = profile_files(loaded)
-    profiles: dict[str, Profile] = {}
+    profiles: dict[str, ProfileFile] = {}
     findings: list[Located] = []
     for name in names:
         if name not in files:
             findings.append(_unknown_profile(loaded, name, tuple(files)))
             continue
         try:
-            profiles[name] = _load_profile(files[name])
+            profiles[name] = _read_profile(files[name])
         except ConfigError as error:
             findings += error.findings
-    if findings:
-        raise ConfigError(*findings)
-    return profiles
+    return profiles, findings
 
 
-def _load_profile(path: Path) -> Profile:
-    profile = load_profile(read_text(path), str(path))
-    model = Path(profile.model or "")
-    if profile.prepare is None and model.is_absolute() and not model.is_dir():
+def _read_profile(path: Path) -> ProfileFile:
+    read = read_profile(read_text(path), str(path))
+    model = Path(read.profile.model or "")
+    if read.profile.prepare is None and model.is_absolute() and not model.is_dir():
         message = f"there is no folder {model}"
         mend = "put the model there, or name another"
         raise ConfigError(Located(message, str(path), field="model", mend=mend))
-    return profile
+    return read
 
 
 def _unknown_profile(loaded: LoadedSettings, name: str, known: tuple[str, ...]) -> Located:

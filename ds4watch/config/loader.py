@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TypeVar
 
@@ -19,6 +20,14 @@ from ds4watch.model.errors import ConfigError, Located
 _S = TypeVar("_S", bound=Section)
 
 
+@dataclass(frozen=True, slots=True)
+class ProfileFile:
+    """A profile, and where each of its keys stands."""
+
+    profile: Profile
+    document: Document
+
+
 def load_settings(text: str, file: str) -> Settings:
     """Read the settings. Raises ConfigError with one finding for each fault in the file."""
     settings, document = load_section(text, file, Settings)
@@ -28,9 +37,14 @@ def load_settings(text: str, file: str) -> Settings:
 
 def load_profile(text: str, file: str) -> Profile:
     """Read a profile; its name has to be the file's stem. Raises ConfigError."""
+    return read_profile(text, file).profile
+
+
+def read_profile(text: str, file: str) -> ProfileFile:
+    """Read a profile with the lines of its keys, as lints need them. Raises ConfigError."""
     profile, document = load_section(text, file, Profile)
     _raise_if_any(document, check_profile(profile, document, PurePath(file).stem))
-    return profile
+    return ProfileFile(profile, document)
 
 
 def load_section(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from enum import StrEnum
 
 from pydantic import Field, model_validator
 
-from ds4watch.config.section import Section
+from ds4watch.config.section import Seconds, Section
 
 
 class Engine(StrEnum):
@@ -20,6 +21,29 @@ class Prepare(StrEnum):
     """How a missing model folder is made."""
 
     TINY_MODEL = "tiny-model"
+
+
+class WorkClass(StrEnum):
+    """What kind of requests a worker is kept for."""
+
+    ANY = "any"
+    INTERACTIVE = "interactive"
+    BATCH = "batch"
+    LONG = "long"
+
+
+class Geometry(Section):
+    """The numbers of a model that its memory follows from, where its folder cannot be read."""
+
+    layers: int | None = Field(None, ge=1, description="Layers with attention.")
+    kv_heads: int | None = Field(None, ge=1, description="Key and value heads of a layer.")
+    head_dim: int | None = Field(None, ge=1, description="Width of one head.")
+    parameters: int | None = Field(
+        None, ge=1, description="Parameters; weights are reckoned from it and `precision`."
+    )
+    weights_mib: float | None = Field(
+        None, gt=0, description="Size of the weight files; goes before `parameters`."
+    )
 
 
 class Profile(Section):
@@ -46,6 +70,31 @@ class Profile(Section):
     environment: dict[str, str] = Field(default_factory=dict, description="Environment.")
     cpu_environment: dict[str, str] = Field(
         default_factory=dict, description="Environment added without a GPU."
+    )
+    gpus: int | None = Field(
+        None, ge=1, le=64, description="GPUs that one worker takes; those of its arguments if none."
+    )
+    gpu_kind: str | None = Field(
+        None, min_length=1, description="Kind of GPU, as nvidia-smi names it: L4, L40S, H100, …"
+    )
+    gpu_memory_mib: float | None = Field(
+        None, gt=0, description="Memory of one GPU, if its kind is not a known one."
+    )
+    reserve_mib: float = Field(
+        2048.0, ge=0, description="Memory of each GPU for activations, CUDA graphs and the driver."
+    )
+    price_gpu_hour: Decimal | None = Field(
+        None, ge=0, description="Price of a GPU for an hour; goes before cost.prices."
+    )
+    work: WorkClass = Field(WorkClass.ANY, description="What kind of requests it is kept for.")
+    expected_tokens: int | None = Field(
+        None, ge=1, description="Prompt and answer of a usual request, for the check of the batch."
+    )
+    expected_start_seconds: Seconds | None = Field(
+        None, description="Time from start to ready, as long as none has been measured."
+    )
+    geometry: Geometry = Field(
+        default_factory=Geometry, description="Numbers of a model that is not in a folder here."
     )
 
     @model_validator(mode="after")

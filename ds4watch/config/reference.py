@@ -14,7 +14,7 @@ from ds4watch.config.plain import section_in
 from ds4watch.config.profile import Profile
 from ds4watch.config.settings import Settings
 
-_UNITS = ("seconds", "hours", "days", "bytes", "ratio")
+_UNITS = ("seconds", "hours", "days", "bytes", "mib", "tokens", "ratio")
 _NAMES: dict[Any, str] = {
     int: "whole number",
     float: "number",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -24,6 +24,18 @@ class PriceEntry:
 def price_entry(profile: str, per_hour: Decimal, valid_from_at: UnixSeconds) -> PriceEntry:
     """Return the entry for a price as a person writes it."""
     return PriceEntry(profile, nanos_from_decimal(per_hour), valid_from_at)
+
+
+def with_own_prices(
+    prices: Sequence[PriceEntry], own: Mapping[str, Decimal]
+) -> tuple[PriceEntry, ...]:
+    """Return the list with the prices that profiles name themselves, in place of those for them.
+
+    own: profile → price of a worker hour. It holds from the start of time on; hours that were
+    booked at another price stay so.
+    """
+    others = (it for it in prices if it.profile not in own)
+    return (*others, *(price_entry(name, per_hour, 0.0) for name, per_hour in own.items()))
 
 
 def price_at(prices: Sequence[PriceEntry], profile: str, at: UnixSeconds) -> Nanos:

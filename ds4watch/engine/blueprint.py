@@ -17,9 +17,10 @@ from ds4watch.config.files import (
     rule_files,
     wanted_workers,
 )
+from ds4watch.config.lints.arguments import gpus_of
 from ds4watch.config.profile import Profile
 from ds4watch.config.settings import Settings
-from ds4watch.cost.prices import PriceEntry, price_entry
+from ds4watch.cost.prices import PriceEntry, price_entry, with_own_prices
 from ds4watch.engine.remote_source import elsewhere_of
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.fleet.backend import WorkerSpec
@@ -127,10 +128,20 @@ def read_blueprint(
         has_gpu=gpus.read_blocking(_GPU_SECONDS).has_gpu,
         rules=rules,
         policy=policy,
-        prices=tuple(
-            price_entry(price.profile, price.per_hour, price.valid_from.timestamp())
-            for price in settings.cost.prices
-        ),
+        prices=_prices(settings, profiles),
         scrape=scrape,
         remote=remote,
     )
+
+
+def _prices(settings: Settings, profiles: Mapping[str, Profile]) -> tuple[PriceEntry, ...]:
+    listed = [
+        price_entry(price.profile, price.per_hour, price.valid_from.timestamp())
+        for price in settings.cost.prices
+    ]
+    own = {
+        name: profile.price_gpu_hour * gpus_of(profile)
+        for name, profile in profiles.items()
+        if profile.price_gpu_hour is not None
+    }
+    return with_own_prices(listed, own)

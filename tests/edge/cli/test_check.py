@@ -44,3 +44,37 @@ async def test_faults_of_all_files_come_together_with_their_places(tmp_path: Pat
     asked = await ds4watch("check", "--json", cwd=tmp_path)
     assert asked.code == 2
     assert len(json.loads(asked.out)["findings"]) == len(starts)
+
+
+PROFILE = (
+    "name: big\nmodel: org/big\nserved_names: [big]\nmax_model_len: 4096\nexpected_tokens: 1000\n"
+    "max_num_seqs: 4\ngpu_kind: L4\ngpus: 1\n"
+    "geometry: {layers: 32, kv_heads: 8, head_dim: 128, weights_mib: 8000}\n"
+)
+
+
+async def test_profiles_are_linted_and_a_warning_alone_is_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "ds4watch.yml").write_text("fleet: {profiles_dir: own}\n")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "big.yml").write_text(PROFILE)
+    ended = await ds4watch("check", cwd=tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[-1] == (
+        "warning  own/big.yml:8: gpus: has no price: 1 GPU(s) are charged as any worker, "
+        "0.95 USD an hour (add price_gpu_hour)"
+    )
+
+    (tmp_path / "own" / "big.yml").write_text(
+        PROFILE.replace("seqs: 4", "seqs: 256") + "engine_args: [--enforce-egaer]\n"
+    )
+    ended = await ds4watch("check", cwd=tmp_path)
+    assert ended.code == 2
+    errors = ended.err.splitlines()
+    assert "own/big.yml:6: max_num_seqs: 256 sequences of 1000 tokens x 128 KiB" in errors[0]
+    assert "(did you mean --enforce-eager?)" in errors[1]
+    assert ended.out.startswith("warning  own/big.yml:8: gpus")
+
+    asked = await ds4watch("check", "--json", cwd=tmp_path)
+    assert asked.code == 2
+    told = [(it["severity"], it["line"]) for it in json.loads(asked.out)["findings"]]
+    assert told == [("error", 6), ("warning", 8), ("error", 10)]

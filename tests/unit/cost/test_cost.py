@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ds4watch.cost.attribution import Charge, CostPart, charges, part_of, per_hour
-from ds4watch.cost.prices import PriceEntry, price_at, price_entry
+from ds4watch.cost.prices import PriceEntry, price_at, price_entry, with_own_prices
 from ds4watch.model.worker import WorkerLoad, WorkerPhase, WorkerView
 
 PRICES = (
@@ -40,6 +40,15 @@ def test_a_price_holds_from_its_instant_on_and_never_before() -> None:
     assert price_at(PRICES, "big", 7200.0) == 4_000_000_000
     assert price_at(PRICES, "other", 7200.0) == 950_000_000
     assert price_at((), "other", 0.0) == 0
+
+
+def test_a_profiles_own_price_takes_the_place_of_those_listed_for_it() -> None:
+    prices = with_own_prices(PRICES, {"big": Decimal("2.40"), "new": Decimal("1.20")})
+    for at in (0.0, 7200.0):
+        assert price_at(prices, "big", at) == 2_400_000_000
+        assert price_at(prices, "new", at) == 1_200_000_000
+        assert price_at(prices, "other", at) == 950_000_000
+    assert with_own_prices(PRICES, {}) == PRICES
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""What practice has taught about worker profiles: faults of profiles that load."""

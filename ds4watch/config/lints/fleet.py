@@ -1,0 +1,136 @@
+"""What does not go together between profiles, and between a profile and the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ds4watch.config.lints.arguments import arguments_of, gpus_of
+from ds4watch.config.lints.findings import Advice, warn
+from ds4watch.config.lints.geometry import ModelFacts
+from ds4watch.config.lints.gpus import GpuFacts
+from ds4watch.config.lints.memory import MOST_UTILIZATION, utilization_of
+from ds4watch.config.lints.precision import is_full
+from ds4watch.config.profile import Engine, Profile
+from ds4watch.config.settings import Settings, WorkerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All profiles that can be read, with what is known of their models."""
+
+    profiles: Mapping[str, Profile]
+    models: Mapping[str, ModelFacts]
+    settings: Settings
+
+
+def lint_among(profile: Profile, fleet: Fleet) -> Iterator[Advice]:
+    """Yield what does not go together between one profile, the others and the settings."""
+    yield from _reference_faults(profile, fleet)
+    yield from _name_faults(profile, fleet)
+    yield from _price_faults(profile, fleet.settings)
+    patience, start = fleet.settings.fleet.start_timeout_seconds, profile.expected_start_seconds
+    if start is not None and start > patience:
+        message = (
+            f"a start takes {start:g} s, but fleet.start_timeout_seconds ends it after {patience:g}"
+        )
+        mend = f"set fleet.start_timeout_seconds to {2 * start:g}"
+        yield Advice(("expected_start_seconds",), message, mend)
+
+
+def room_fault(
+    workers: tuple[WorkerSettings, ...], profiles: Mapping[str, Profile], gpus: GpuFacts
+) -> tuple[str, str] | None:
+    """Return (message, mend) if the wanted workers take more GPU memory than is here."""
+    wanted = [(profiles[it.profile], it.count) for it in workers if it.profile in profiles]
+    shares = [
+        count * gpus_of(profile) * utilization_of(arguments_of(profile))
+        for profile, count in wanted
+        if profile.engine is Engine.VLLM
+    ]
+    total, here = sum(shares), gpus.count * MOST_UTILIZATION
+    if not gpus.count or total <= here:
+        return None
+    message = (
+        f"the workers want the memory of {total:.2f} GPUs (count x GPUs x "
+        f"--gpu-memory-utilization), and {gpus.count} are here, of which {here:.2f} can be had"
+    )
+    return message, "run fewer workers, or give each a lower --gpu-memory-utilization"
+
+
+def _reference_faults(profile: Profile, fleet: Fleet) -> Iterator[Advice]:
+    if profile.reference is None:
+        if not is_full(profile.precision):
+            message = (
+                f"{profile.precision} is quantized, and no full-precision profile is named that "
+                "its answers are compared with"
+            )
+            yield Advice(("precision",), message, "add `reference: <profile>`")
+        return
+    other = fleet.profiles.get(profile.reference)
+    if other is None:
+        message = f"there is no profile {profile.reference} that can be read"
+        yield Advice(("reference",), message, f"known: {', '.join(sorted(fleet.profiles))}")
+        return
+    if not is_full(other.precision):
+        message = f"{other.name} is {other.precision}, so it is no full-precision reference"
+        yield Advice(("reference",), message, "name the profile of the unquantized model")
+    yield from _same_model_faults(profile, other, fleet)
+
+
+def _same_model_faults(profile: Profile, other: Profile, fleet: Fleet) -> Iterator[Advice]:
+    one, two = _numbers(profile, fleet), _numbers(other, fleet)
+    if one is not None and two is not None and one != two:
+        message = (
+            f"{other.name} is another model: layers, KV heads and head width are "
+            f"{'/'.join(map(str, two))} there, and {'/'.join(map(str, one))} here"
+        )
+        yield Advice(("reference",), message, "name the unquantized form of this model")
+    if not set(profile.served_names) & set(other.served_names):
+        message = f"serves no name that its reference {other.name} serves: neither can stand in"
+        mend = f"give both a common name, such as {other.served_names[-1]}"
+        yield warn(("served_names",), message, mend)
+
+
+def _numbers(profile: Profile, fleet: Fleet) -> tuple[int, int, int] | None:
+    said, facts = profile.geometry, fleet.models.get(profile.name)
+    if said.layers and said.kv_heads and said.head_dim:
+        return said.layers, said.kv_heads, said.head_dim
+    shape = facts.shape if facts else None
+    return (shape.layers, shape.kv_heads, shape.head_dim) if shape else None
+
+
+def _name_faults(profile: Profile, fleet: Fleet) -> Iterator[Advice]:
+    """Yield names that another model answers to as well; forms of one model may share them."""
+    for other in sorted(fleet.profiles.values(), key=lambda it: it.name):
+        if other.name >= profile.name or _family(other, fleet) == _family(profile, fleet):
+            continue
+        for position, name in enumerate(profile.served_names):
+            if name in other.served_names:
+                message = f"{name} is served by {other.name} too, which is another model"
+                mend = "rename it, or name the reference if it is a form of the same model"
+                yield Advice(("served_names", position), message, mend)
+
+
+def _family(profile: Profile, fleet: Fleet) -> tuple[str, str]:
+    """Return what model a profile is a form of: that of its reference."""
+    root = fleet.profiles.get(profile.reference or "", profile)
+    return root.engine.value, root.model or root.name
+
+
+def _price_faults(profile: Profile, settings: Settings) -> Iterator[Advice]:
+    named = [it for it in settings.cost.prices if it.profile == profile.name]
+    if profile.price_gpu_hour is not None and named:
+        message = f"goes before the prices that cost.prices has for {profile.name}"
+        yield warn(("price_gpu_hour",), message, "leave one of the two")
+    has_gpus = profile.gpus is not None or profile.gpu_kind is not None
+    if profile.price_gpu_hour is None and not named and has_gpus:
+        others = [it.per_hour for it in settings.cost.prices if it.profile == "*"]
+        rest = max(others, default=Decimal(0))
+        message = (
+            f"has no price: {gpus_of(profile)} GPU(s) are charged as any worker, "
+            f"{rest.normalize():f} {settings.cost.currency} an hour"
+        )
+        path = ("gpus",) if profile.gpus is not None else ("gpu_kind",)
+        yield warn(path, message, "add price_gpu_hour")
