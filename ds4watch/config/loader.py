@@ -35,13 +35,8 @@ def load_settings(text: str, file: str) -> Settings:
     return settings
 
 
-def load_profile(text: str, file: str) -> Profile:
-    """Read a profile; its name has to be the file's stem. Raises ConfigError."""
-    return read_profile(text, file).profile
-
-
 def read_profile(text: str, file: str) -> ProfileFile:
-    """Read a profile with the lines of its keys, as lints need them. Raises ConfigError."""
+    """Read a profile; its name has to be the file's stem. Raises ConfigError."""
     profile, document = load_section(text, file, Profile)
     _raise_if_any(document, check_profile(profile, document, PurePath(file).stem))
     return ProfileFile(profile, document)

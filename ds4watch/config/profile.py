@@ -29,7 +29,6 @@ class WorkClass(StrEnum):
     ANY = "any"
     INTERACTIVE = "interactive"
     BATCH = "batch"
-    LONG = "long"
 
 
 class Geometry(Section):

@@ -17,7 +17,7 @@ _FULL: Final = ("fp32", "fp16", "bf16", "float32", "float16", "bfloat16")
 _BITS: Final = re.compile(r"(?:int|fp|float|bf|bfloat|w)(\d{1,2})(?!\d)")
 _AWQ: Final = ("awq", "auto_awq", "awq_marlin")
 _GPTQ: Final = ("gptq", "auto_gptq", "gptq_marlin")
-_RUNS: Final = MappingProxyType({**dict.fromkeys(_AWQ, (4,)), **dict.fromkeys(_GPTQ, (4, 8))})
+FORMATS: Final = MappingProxyType({**dict.fromkeys(_AWQ, (4,)), **dict.fromkeys(_GPTQ, (4, 8))})
 """Bits that a format may have (`TYPE_MAP` in vLLM's auto_awq.py and auto_gptq.py)."""
 _OTHER_WAY: Final = (
     "save it as compressed-tensors, pack-quantized, which runs 2 to 8 bits on CUDA by the humming "
@@ -45,11 +45,11 @@ def lint_precision(profile: Profile, arguments: Arguments, facts: ModelFacts) ->
     if given is not None and is_full(profile.precision):
         message = f"is {profile.precision}, but {given.written} {given.value} is given"
         yield Advice(("precision",), message, _NAME_IT)
-    elif given is not None and told not in _RUNS.get(given.value, (told,)):
+    elif given is not None and told not in FORMATS.get(given.value, (told,)):
         yield _cannot_run(given.path, given.value, told)
     if kept is None:
         return
-    if kept.bits not in _RUNS.get(kept.method, (kept.bits,)):
+    if kept.bits not in FORMATS.get(kept.method, (kept.bits,)):
         yield _cannot_run(("model",), kept.method, kept.bits)
     what = f"the model's config.json says {kept.method}"
     if kept.bits is not None:
@@ -63,6 +63,6 @@ def lint_precision(profile: Profile, arguments: Arguments, facts: ModelFacts) ->
 
 
 def _cannot_run(path: tuple[str | int, ...], method: str, bits: int | None) -> Advice:
-    able = " or ".join(str(it) for it in _RUNS[method])
+    able = " or ".join(str(it) for it in FORMATS[method])
     message = f"vLLM {VERSION} runs the format {method} with {able} bits only, not {bits}"
     return Advice(path, message, _OTHER_WAY)

@@ -12,7 +12,7 @@ import pytest
 from ds4watch.config.lints.check import lint_profiles
 from ds4watch.config.lints.geometry import Shape, kv_bytes_per_token
 from ds4watch.config.lints.gpus import GpuFacts
-from ds4watch.config.loader import load_profile, read_profile
+from ds4watch.config.loader import read_profile
 from ds4watch.config.settings import Settings
 from ds4watch.config.shipped import shipped
 from ds4watch.engine.model_facts import look_at
@@ -48,7 +48,7 @@ def test_weights_are_counted_once(tmp_path: Path) -> None:
     folder = folder_at(tmp_path / "m", TINY.read_text(encoding="utf-8"))
     (folder / "consolidated.safetensors").write_bytes(b"0" * 5000)
     (folder / "pytorch_model.bin").write_bytes(b"0" * 5000)
-    facts = look_at(load_profile(profile_for(str(folder)), "p.yml"), tmp_path, NOWHERE)
+    facts = look_at(read_profile(profile_for(str(folder)), "p.yml").profile, tmp_path, NOWHERE)
     assert facts.weights_bytes == 1000
 
 
@@ -65,7 +65,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, config: str | None, why_not
     folder = folder_at(tmp_path / "m", config or "")
     if config is None:
         (folder / "config.json").unlink()
-    facts = look_at(load_profile(profile_for(str(folder)), "p.yml"), tmp_path, NOWHERE)
+    facts = look_at(read_profile(profile_for(str(folder)), "p.yml").profile, tmp_path, NOWHERE)
     assert facts.shape is None
     assert why_not in facts.why_not
 
@@ -73,12 +73,12 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, config: str | None, why_not
 def test_a_folder_without_weights_is_said(tmp_path: Path) -> None:
     folder = folder_at(tmp_path / "m", TINY.read_text(encoding="utf-8"))
     (folder / "model-00001.safetensors").unlink()
-    facts = look_at(load_profile(profile_for(str(folder)), "p.yml"), tmp_path, NOWHERE)
+    facts = look_at(read_profile(profile_for(str(folder)), "p.yml").profile, tmp_path, NOWHERE)
     assert "no weight files" in facts.why_not
 
 
 def test_a_model_of_the_hub_is_found_in_its_cache(tmp_path: Path) -> None:
-    profile = load_profile(profile_for("org/m"), "p.yml")
+    profile = read_profile(profile_for("org/m"), "p.yml").profile
     assert look_at(profile, tmp_path, {"HOME": str(tmp_path)}).why_not == (
         "it is not on this machine"
     )
@@ -98,7 +98,7 @@ def test_a_folder_that_may_not_be_read_is_no_crash(tmp_path: Path) -> None:
     folder = folder_at(tmp_path / "m", TINY.read_text(encoding="utf-8"))
     shutil.rmtree(folder)
     folder.symlink_to(tmp_path / "gone")
-    profile = load_profile(profile_for(str(folder)), "p.yml")
+    profile = read_profile(profile_for(str(folder)), "p.yml").profile
     assert "there is no" in look_at(profile, tmp_path, NOWHERE).why_not
 
 

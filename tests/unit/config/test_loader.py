@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ds4watch.config.loader import load_profile, load_section, load_settings
+from ds4watch.config.loader import load_section, load_settings, read_profile
 from ds4watch.config.profile import Engine
 from ds4watch.config.section import Section
 from ds4watch.config.settings import Settings
@@ -182,7 +182,7 @@ PROFILE = "name: a\nengine: sim\nserved_names: [a, b]\n"
 
 
 def test_a_profile_is_read() -> None:
-    profile = load_profile(PROFILE, "dir/a.yml")
+    profile = read_profile(PROFILE, "dir/a.yml").profile
     assert (profile.engine, profile.served_names) == (Engine.SIM, ("a", "b"))
 
 
@@ -217,5 +217,5 @@ def test_a_profile_is_read() -> None:
 )
 def test_a_faulty_profile_gives_one_line(text: str, line: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        load_profile(text, "b.yml")
+        read_profile(text, "b.yml")
     assert str(raised.value.findings[0]).startswith(line)

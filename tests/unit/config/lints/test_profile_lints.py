@@ -13,7 +13,7 @@ import yaml
 from ds4watch.config.lints.fleet import room_fault
 from ds4watch.config.lints.geometry import ModelFacts, Quantized, Shape
 from ds4watch.config.lints.gpus import GpuFacts, default_max_num_seqs
-from ds4watch.config.loader import load_profile
+from ds4watch.config.loader import read_profile
 from ds4watch.config.settings import CostSettings, Price, Settings, WorkerSettings
 from tests.unit.config.lints.helpers import GOOD, changed, messages, printed, spoilt, with_args
 
@@ -125,7 +125,7 @@ def test_a_kv_cache_of_a_given_size_is_taken_as_it_is() -> None:
 
 
 def test_workers_that_want_more_gpus_than_there_are_are_refused_with_both_numbers() -> None:
-    profile = load_profile(with_args("--gpu-memory-utilization=0.6"), "w.yml")
+    profile = read_profile(with_args("--gpu-memory-utilization=0.6"), "w.yml").profile
     here = GpuFacts(1, "NVIDIA L4", 23034 * MIB)
     one, two = (WorkerSettings(profile="w", count=count) for count in (1, 2))
     assert room_fault((one,), {"w": profile}, here) is None
