@@ -10,6 +10,7 @@ from ds4watch.config.lints.check import lint_profiles
 from ds4watch.config.lints.findings import Lint, Severity
 from ds4watch.config.lints.fleet import room_fault
 from ds4watch.config.lints.gpus import GpuFacts
+from ds4watch.config.shipped import shipped
 from ds4watch.engine.model_facts import look_at
 from ds4watch.model.errors import Located
 from ds4watch.scrape.gpu import GpuReport
@@ -26,9 +27,16 @@ def check_profiles(
     """Return what the lints say of all profiles that can be read, and of those that are wanted."""
     files, _ = read_profiles(loaded, tuple(profile_files(loaded)))
     models = {name: look_at(it.profile, state_dir, environ) for name, it in files.items()}
-    found = lint_profiles(tuple(files.values()), models, gpus, loaded.settings)
+    wanted = wanted_workers(loaded.settings, sim=sim)
+    own = {
+        name
+        for name, path in profile_files(loaded).items()
+        if path.parent != shipped("serving/profiles")
+    }
+    examples = frozenset(files) - own - {it.profile for it in wanted}
+    found = lint_profiles(tuple(files.values()), models, gpus, loaded.settings, examples=examples)
     profiles = {name: it.profile for name, it in files.items()}
-    fault = room_fault(wanted_workers(loaded.settings, sim=sim), profiles, gpus)
+    fault = room_fault(wanted, profiles, gpus)
     if fault is None:
         return found
     file = str(loaded.file) if loaded.file else None

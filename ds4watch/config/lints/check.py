@@ -23,9 +23,15 @@ def lint_profiles(
     models: Mapping[str, ModelFacts],
     gpus: GpuFacts,
     settings: Settings,
+    *,
+    examples: frozenset[str] = frozenset(),
 ) -> tuple[Lint, ...]:
-    """Return what practice says against each profile, file by file, in order of lines."""
-    fleet = Fleet({it.profile.name: it.profile for it in files}, models, settings)
+    """Return what practice says against each profile, file by file, in order of lines.
+
+    examples: names of profiles that ship and that nothing is run of.
+    """
+    profiles = {it.profile.name: it.profile for it in files}
+    fleet = Fleet(profiles, models, settings, examples)
     return tuple(lint for file in files for lint in _of_file(file, fleet, gpus))
 
 

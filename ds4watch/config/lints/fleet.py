@@ -18,11 +18,15 @@ from ds4watch.config.settings import Settings, WorkerSettings
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """All profiles that can be read, with what is known of their models."""
+    """All profiles that can be read, with what is known of their models.
+
+    examples: names of shipped profiles that nothing is run of; they clash with nobody's.
+    """
 
     profiles: Mapping[str, Profile]
     models: Mapping[str, ModelFacts]
     settings: Settings
+    examples: frozenset[str] = frozenset()
 
 
 def lint_among(profile: Profile, fleet: Fleet) -> Iterator[Advice]:
@@ -103,7 +107,10 @@ def _numbers(profile: Profile, fleet: Fleet) -> tuple[int, int, int] | None:
 
 def _name_faults(profile: Profile, fleet: Fleet) -> Iterator[Advice]:
     """Yield names that another model answers to as well; forms of one model may share them."""
-    for other in sorted(fleet.profiles.values(), key=lambda it: it.name):
+    if profile.name in fleet.examples:
+        return
+    others = [it for name, it in sorted(fleet.profiles.items()) if name not in fleet.examples]
+    for other in others:
         if other.name >= profile.name or _family(other, fleet) == _family(profile, fleet):
             continue
         for position, name in enumerate(profile.served_names):

@@ -49,9 +49,12 @@ class Room:
     weights_bytes: float
     reserve_bytes: float
     kv_bytes: float
+    is_given: bool = False
 
     def __str__(self) -> str:
         """Say how the room comes about."""
+        if self.is_given:
+            return f"--kv-cache-memory-bytes gives {gib(self.kv_bytes)} for KV"
         return (
             f"{gib(self.total_bytes)} x {self.utilization:g} - {gib(self.weights_bytes)} weights "
             f"- {gib(self.reserve_bytes)} reserve = {gib(self.kv_bytes)} for KV"
@@ -152,7 +155,7 @@ def _room(profile: Profile, arguments: Arguments, total: int, weights: float) ->
     own, reserve = max(0.0, weights / split - away), profile.reserve_mib * MIB
     fixed = human_bytes(arguments.value("--kv-cache-memory-bytes"))
     kv = total * utilization - own - reserve if fixed is None else float(fixed)
-    return Room(total, utilization, own, reserve, kv)
+    return Room(total, utilization, own, reserve, kv, is_given=fixed is not None)
 
 
 def _offloads(arguments: Arguments) -> bool:

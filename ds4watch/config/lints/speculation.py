@@ -69,7 +69,8 @@ def _config(given: list[Argument]) -> dict[str, Any] | None:
         if argument.name in _SHORT:
             config[_SHORT[argument.name]] = argument.value
         elif argument.keys:
-            config[argument.keys[0].replace("-", "_")] = argument.value
+            told = _json(argument.value)
+            config[argument.keys[0].replace("-", "_")] = argument.value if told is None else told
         else:
             whole = _json(argument.value)
             if not isinstance(whole, dict):

@@ -63,12 +63,14 @@ def lints_of(
     facts: Mapping[str, ModelFacts] | None = None,
     gpus: GpuFacts = NO_GPU,
     settings: Settings | None = None,
+    examples: frozenset[str] = frozenset(),
 ) -> tuple[Lint, ...]:
     """Return what is said of a profile among others; each file is named by its profile."""
     texts = (text, *others)
     names = [it.partition("name: ")[2].partition("\n")[0] for it in texts]
     files = [read_profile(it, f"{name}.yml") for it, name in zip(texts, names, strict=True)]
-    found = lint_profiles(files, facts or {}, gpus, settings or Settings())
+    settings = settings or Settings()
+    found = lint_profiles(files, facts or {}, gpus, settings, examples=examples)
     return tuple(it for it in found if it.found.file == f"{names[0]}.yml")
 
 

@@ -88,6 +88,12 @@ def test_a_name_that_two_models_answer_to_is_told_once() -> None:
     assert messages(changed(precision="int8", reference="f"), other) == []
 
 
+def test_a_shipped_example_that_is_not_run_clashes_with_nobody() -> None:
+    other = FULL.replace("org/llama-8b", "org/other")
+    assert messages(GOOD, other, examples=frozenset({"f"})) == []
+    assert messages(GOOD, other, examples=frozenset({"w"})) == []
+
+
 def test_gpus_without_a_price_are_told_with_what_they_are_charged() -> None:
     eight = changed(price_gpu_hour=None, gpus="8", engine_args="[-tp, '8']")
     charged = "8 GPU(s) are charged as any worker, 0.95 USD an hour"
@@ -121,7 +127,7 @@ def test_a_profile_that_names_no_gpu_is_checked_where_there_is_one() -> None:
 
 def test_a_kv_cache_of_a_given_size_is_taken_as_it_is() -> None:
     assert messages(with_args("--kv-cache-memory-bytes=8G")) == []
-    assert "= 4.0 GiB for KV" in messages(with_args("--kv-cache-memory-bytes=4G"))[0]
+    assert "-bytes gives 4.0 GiB for KV" in messages(with_args("--kv-cache-memory-bytes=4G"))[0]
 
 
 def test_workers_that_want_more_gpus_than_there_are_are_refused_with_both_numbers() -> None:
