@@ -90,7 +90,8 @@ class Profile(Section):
         None, ge=1, description="Prompt and answer of a usual request, for the check of the batch."
     )
     expected_start_seconds: Seconds | None = Field(
-        None, description="Time from start to ready, as long as none has been measured."
+        None,
+        description="Time from start to ready until measured; a start may take thrice that.",
     )
     geometry: Geometry = Field(
         default_factory=Geometry, description="Numbers of a model that is not in a folder here."

@@ -26,9 +26,14 @@ class StartTimes:
         took = self._took.get(profile)
         return median(took) if took else None
 
-    def timeout_seconds(self, profile: str, configured: float) -> float:
-        """Return the time a start may take: as configured, and never under 3 times the usual."""
-        usual = self.seconds(profile)
+    def timeout_seconds(
+        self, profile: str, configured: float, expected: float | None = None
+    ) -> float:
+        """Return the time a start may take: as configured, and never under 3 times the usual.
+
+        expected: what counts as usual before the first.
+        """
+        usual = self.seconds(profile) or expected
         return configured if usual is None else max(configured, _MARGIN * usual)
 
     def all(self) -> dict[str, float]:

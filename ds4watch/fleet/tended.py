@@ -119,7 +119,9 @@ def limits_for(base: LifeLimits, worker: Tended, times: StartTimes) -> LifeLimit
     profile, is_foreign = worker.spec.profile, worker.spec.url is not None
     return replace(
         base,
-        start_timeout_seconds=times.timeout_seconds(profile.name, base.start_timeout_seconds),
+        start_timeout_seconds=times.timeout_seconds(
+            profile.name, base.start_timeout_seconds, profile.expected_start_seconds
+        ),
         stall_seconds=longest_prefill_seconds(
             profile.max_model_len, worker.prefill_rate, floor_seconds=base.stall_floor_seconds
         ),

@@ -34,13 +34,6 @@ def lint_among(profile: Profile, fleet: Fleet) -> Iterator[Advice]:
     yield from _reference_faults(profile, fleet)
     yield from _name_faults(profile, fleet)
     yield from _price_faults(profile, fleet.settings)
-    patience, start = fleet.settings.fleet.start_timeout_seconds, profile.expected_start_seconds
-    if start is not None and start > patience:
-        message = (
-            f"a start takes {start:g} s, but fleet.start_timeout_seconds ends it after {patience:g}"
-        )
-        mend = f"set fleet.start_timeout_seconds to {2 * start:g}"
-        yield Advice(("expected_start_seconds",), message, mend)
 
 
 def room_fault(

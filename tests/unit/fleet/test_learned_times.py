@@ -32,6 +32,14 @@ def test_the_slowest_of_the_measured_rates_counts_and_a_few_tokens_measure_nothi
     assert rates.rate("a") is None
 
 
+def test_before_the_first_start_what_the_profile_expects_counts() -> None:
+    times = StartTimes()
+    assert times.timeout_seconds("new", 600.0) == 600.0
+    assert times.timeout_seconds("new", 600.0, 900.0) == 2700.0
+    times.note("new", 100.0)
+    assert times.timeout_seconds("new", 600.0, 900.0) == 600.0
+
+
 @given(st.lists(st.floats(0.1, 5000.0), min_size=1, max_size=30))
 def test_a_start_may_take_three_times_the_usual_and_never_less_than_configured(
     took: list[float],

@@ -105,12 +105,6 @@ def test_gpus_without_a_price_are_told_with_what_they_are_charged() -> None:
     assert messages(GOOD, settings=listed) == ["goes before the prices that cost.prices has for w"]
 
 
-def test_a_start_that_would_be_given_up_is_told() -> None:
-    limit = "fleet.start_timeout_seconds ends it after 600"
-    assert messages(changed(expected_start_seconds="900")) == [f"a start takes 900 s, but {limit}"]
-    assert messages(changed(expected_start_seconds="300")) == []
-
-
 def test_the_memory_of_a_gpu_here_goes_before_what_is_known_of_its_kind() -> None:
     small = GpuFacts(1, "NVIDIA L4", 12000 * MIB)
     other = GpuFacts(1, "NVIDIA H200", 143771 * MIB)
