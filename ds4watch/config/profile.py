@@ -63,7 +63,19 @@ class Profile(Section):
         None, description="Full-precision profile that a quantized one is compared with."
     )
     max_model_len: int | None = Field(None, ge=16, description="Longest context.")
+    min_model_len: int | None = Field(
+        None,
+        ge=16,
+        description="Shortest context that it may be restarted with when it ran out of memory; "
+        "never shortened if not given.",
+    )
     max_num_seqs: int | None = Field(None, ge=1, description="Sequences in one batch.")
+    max_inflight: int | None = Field(
+        None,
+        ge=1,
+        description="Requests that the gateway has open at one worker at most; 16 times "
+        "`max_num_seqs` if not given.",
+    )
     engine_args: tuple[str, ...] = Field((), description="Further arguments, as given to vllm.")
     cpu_args: tuple[str, ...] = Field((), description="Arguments added without a GPU.")
     environment: dict[str, str] = Field(default_factory=dict, description="Environment.")

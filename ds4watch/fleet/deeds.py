@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ds4watch.fleet.backend import LocalBackend
-from ds4watch.fleet.last_words import last_words, size_of
-from ds4watch.fleet.life import Deed, LifeLimits, Seen
+from ds4watch.fleet.kernel_kills import kernel_kills, risen
+from ds4watch.fleet.ladders import Ladders
+from ds4watch.fleet.last_words import last_words, size_of, tail_of
+from ds4watch.fleet.life import Deed, LifeLimits, Remedy, Seen
 from ds4watch.fleet.lifecycle import MAY_DIE
+from ds4watch.fleet.oom import Death, Oom, recognise
 from ds4watch.fleet.stillness import canary_ended, canary_sent
 from ds4watch.fleet.tended import Tended
 from ds4watch.model.errors import WorkerError
@@ -25,8 +29,15 @@ class Deeds:
     """The hands of the supervisor."""
 
     def __init__(
-        self, backend: LocalBackend, client_of: Callable[[str], WorkerClient], clock: Clock
+        self,
+        backend: LocalBackend,
+        client_of: Callable[[str], WorkerClient],
+        clock: Clock,
+        ladders: Ladders,
     ) -> None:
+        self.device_used_ratio: float | None = None
+        """How full the fullest device was lately."""
+        self._ladders = ladders
         self._backend = backend
         self._client_of = client_of
         self._clock = clock
@@ -34,7 +45,9 @@ class Deeds:
     async def start(self, worker: Tended) -> None:
         """Start a worker. Raises WorkerError."""
         worker.begins(size_of(self._backend.log_path(worker.spec)))
-        await self._backend.start(worker.spec)
+        worker.kernel_kills = kernel_kills()
+        worker.running = await self._ladders.before_start(worker.spec)
+        await self._backend.start(worker.running)
 
     async def do(self, worker: Tended, todo: Deed, limits: LifeLimits) -> Seen:
         """Do a deed other than a start and return what was seen of the worker."""
@@ -44,7 +57,7 @@ class Deeds:
         if worker.life.phase not in MAY_DIE and todo is Deed.NOTHING:
             return Seen(alive=False)
         if not self._backend.is_alive(spec):
-            return self._death_of(worker)
+            return await self._death_of(worker)
         if todo is Deed.NOTHING:
             return Seen(alive=True)
         client = self._client_of(self._backend.url(spec))
@@ -61,7 +74,7 @@ class Deeds:
             answered = True
         except WorkerError as error:
             if not self._backend.is_alive(worker.spec):
-                return self._death_of(worker)
+                return await self._death_of(worker)
             return Seen(
                 alive=True,
                 asked_at=asked_at,
@@ -73,11 +86,30 @@ class Deeds:
             worker.still = canary_ended(worker.still, answered=answered)
         return Seen(alive=True, asked_at=asked_at, canary_ok=True)
 
-    def _death_of(self, worker: Tended) -> Seen:
-        words = last_words(
-            self._backend.log_path(worker.spec), worker.log_begins_at, worker.last_load
+    async def _death_of(self, worker: Tended) -> Seen:
+        path, begins_at = self._backend.log_path(worker.spec), worker.log_begins_at
+        words = last_words(path, begins_at, worker.last_load)
+        how = self._backend.exit_code(worker.spec)
+        oom = recognise(
+            Death(
+                exit_code=how,
+                log_tail=tail_of(path, begins_at),
+                had_served=worker.had_served,
+                kernel_kills=risen(worker.kernel_kills, kernel_kills()),
+                device_used_ratio=self.device_used_ratio,
+            )
         )
-        return Seen(alive=False, exit_code=self._backend.exit_code(worker.spec), detail=words)
+        if oom is None:
+            return Seen(alive=False, exit_code=how, detail=words)
+        return await self._starved(worker, oom, Seen(alive=False, exit_code=how, detail=words))
+
+    async def _starved(self, worker: Tended, oom: Oom, seen: Seen) -> Seen:
+        """Return what was seen of a death for want of memory, with what is done about it."""
+        step = await self._ladders.died(worker.spec, oom)
+        done = f"next start with {step}" if step else "nothing is left to lower"
+        remedy = Remedy.STEP_DOWN if step else Remedy.AT_END
+        told = f"for want of memory ({oom.kind}) {seen.detail}; {oom.line}; {done}"
+        return replace(seen, detail=told, remedy=remedy)
 
 
 async def _call(client: WorkerClient, todo: Deed, limits: LifeLimits) -> Seen:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from ds4watch.model.worker import WorkerLoad
 
-_TAIL_BYTES = 16 << 10
+_TAIL_BYTES = 64 << 10
+"""vLLM tells the root cause first, then the trace of each process that fell with it."""
 _SHOWN_CHARACTERS = 200
 _ERROR_WORDS = ("error", "exception", "fatal", "panic")
 
@@ -32,15 +33,19 @@ def _load(load: WorkerLoad) -> str:
     return f"{doing}; last seen with {', '.join(told)}"
 
 
-def _error_line(path: Path, begins_at: int) -> str:
+def tail_of(path: Path, begins_at: int) -> str:
+    """Return the end of what the worker said from `begins_at` on; empty if there is no log."""
     try:
         with path.open("rb") as stream:
             size = stream.seek(0, 2)
             stream.seek(max(min(begins_at, size), size - _TAIL_BYTES))
-            text = stream.read(_TAIL_BYTES).decode("utf-8", "replace")
+            return stream.read(_TAIL_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""  # no log, no words; how the process ended is known all the same
-    lines = (line.strip() for line in reversed(text.splitlines()))
+
+
+def _error_line(path: Path, begins_at: int) -> str:
+    lines = (line.strip() for line in reversed(tail_of(path, begins_at).splitlines()))
     found = next((it for it in lines if any(word in it.lower() for word in _ERROR_WORDS)), "")
     return "".join(sign if sign.isprintable() else " " for sign in found[:_SHOWN_CHARACTERS])
 

@@ -26,6 +26,18 @@ class Deed(StrEnum):
     STOP = "stop"
 
 
+class Remedy(StrEnum):
+    """What can be done about a death before the next start.
+
+    STEP_DOWN: it takes less memory then, so the death does not count towards quarantine (the
+    ladder's own end bounds them). AT_END: nothing is left to lower, so it is quarantined.
+    """
+
+    NONE = "none"
+    STEP_DOWN = "step down"
+    AT_END = "at the end"
+
+
 @dataclass(frozen=True, slots=True)
 class LifeLimits:
     """What the machine goes by for one worker; times in seconds.
@@ -82,6 +94,7 @@ class Seen:
     woke: bool | None = None
     gone: bool | None = None
     detail: str = ""
+    remedy: Remedy = Remedy.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +199,14 @@ def proved(life: Life, now: UnixSeconds) -> Life:
         failures=0 if settled else life.failures,
         failed_at=() if settled else life.failed_at,
     )
+
+
+def died(life: Life, reason: str, limits: LifeLimits, now: UnixSeconds, *, remedy: Remedy) -> Life:
+    """Return the life after a death that nobody asked for."""
+    after = failed(life, reason, limits, now, counts=remedy is not Remedy.STEP_DOWN)
+    if remedy is Remedy.AT_END and not limits.is_foreign:
+        return go(after, WorkerPhase.QUARANTINED, f"not started any more: {reason}", now)
+    return after
 
 
 def failed(

@@ -23,6 +23,7 @@ from ds4watch.fleet.life import (
     LifeLimits,
     Seen,
     Work,
+    died,
     failed,
     go,
     progressed,
@@ -129,7 +130,7 @@ def advance(
     if seen.gone is not None:
         return _after_stop(life, seen, now)
     if life.phase in MAY_DIE and not seen.alive:
-        return failed(life, _death(seen), limits, now)
+        return died(life, _death(seen), limits, now, remedy=seen.remedy)
     match life.phase:
         case WorkerPhase.STARTING | WorkerPhase.LOADING:
             life = _starting(life, seen, limits, now)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from ds4watch.fleet.backend import LocalBackend, WorkerSpec
 from ds4watch.fleet.deeds import Deeds
+from ds4watch.fleet.kernel_kills import kernel_kills
+from ds4watch.fleet.ladders import Ladders, NoJournal
 from ds4watch.fleet.life import (
     Deed,
     Life,
@@ -63,9 +65,11 @@ class Supervisor:
         journal: Journal,
         clock: Clock,
         start_times: StartTimes | None = None,
+        ladders: Ladders | None = None,
     ) -> None:
         self._backend = backend
-        self._deeds = Deeds(backend, client_of, clock)
+        self.ladders = ladders or Ladders({}, NoJournal(), clock)
+        self._deeds = Deeds(backend, client_of, clock, self.ladders)
         self._limits = limits
         self._journal = journal
         self._clock = clock
@@ -81,7 +85,7 @@ class Supervisor:
         before: the fleet as the last daemon saw it; who was ready goes on serving, and who was
         quarantined is not started.
         """
-        adopted = await self._backend.adopt(specs)
+        adopted = await self._backend.adopt([self.ladders.lowered(spec) for spec in specs])
         last = {view.id: view for view in before.workers}
         for spec in specs:
             if spec.id in adopted:
@@ -167,6 +171,10 @@ class Supervisor:
         for name, worker in self._workers.items():
             worker.prefill_rate = rates.get(name)
 
+    def note_devices(self, used_ratio: float | None) -> None:
+        """Take in how full the fullest device of this host is; None if that is not known."""
+        self._deeds.device_used_ratio = used_ratio
+
     def note_served(self, answers: Iterable[tuple[str, UnixSeconds]]) -> None:
         """Take in who answered a request to its end, and when: proof also where scrapes fail."""
         for name, at in answers:
@@ -214,6 +222,9 @@ class Supervisor:
     def _take_on(self, spec: WorkerSpec, life: Life) -> None:
         now = self._clock.now()
         worker = self._workers[spec.id] = Tended(spec, life, now)
+        worker.running = self.ladders.lowered(spec)
+        worker.had_served = life.phase is WorkerPhase.READY
+        worker.kernel_kills = kernel_kills()
         worker.life = wished(life, self.wanted(spec.id), self.limits_of(spec.id), now)
         self._tasks[spec.id] = asyncio.create_task(self._tend(worker), name=f"tend {spec.id}")
 
@@ -239,6 +250,7 @@ class Supervisor:
                 await self._move(worker, failed)
             if self._clock.monotonic() - trimmed_at >= _TRIM_SECONDS:
                 trimmed_at = self._clock.monotonic()
+                worker.kernel_kills = kernel_kills()
                 await self._trim(worker)
             await asyncio.sleep(_LOOK_SECONDS)
         del self._workers[worker.spec.id], self._tasks[worker.spec.id]
@@ -275,6 +287,7 @@ class Supervisor:
         if life.phase is not old.phase:
             worker.count_stay(now)
         worker.life = life
+        worker.had_served |= life.phase is WorkerPhase.READY
         if life.phase is old.phase:
             return
         view = worker.view(self._backend)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ds4watch.config.profile import Profile
 from ds4watch.fleet.backend import LocalBackend, WorkerSpec
 from ds4watch.fleet.command import can_sleep
 from ds4watch.fleet.life import (
@@ -23,6 +24,10 @@ from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import WorkerLoad, WorkerPhase, WorkerView
 
 
+INFLIGHT_PER_SEQUENCE = 16
+"""So many wait behind each sequence of a batch, at most: they are quickly served, or shed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stay:
     """How a worker's time went: seconds in each phase since the daemon's start, and in this one."""
@@ -38,6 +43,8 @@ class Tended:
 
     def __init__(self, spec: WorkerSpec, life: Life, now: UnixSeconds) -> None:
         self.spec = spec
+        self.running = spec
+        """Its spec as it was started, with what a memory ladder lowered."""
         self.next_spec: WorkerSpec | None = None
         """What it is to run from its next start on."""
         self.life = life
@@ -49,6 +56,10 @@ class Tended:
         self.work = NO_WORK_KNOWN
         self.still = Stillness()
         self.log_begins_at = 0
+        self.had_served = False
+        """Its process was ready once."""
+        self.kernel_kills: int | None = None
+        """As last counted before its death."""
         self.leaves = False
         """No longer in the fleet: forgotten once it is absent."""
         self._stayed: dict[WorkerPhase, float] = {}
@@ -75,7 +86,7 @@ class Tended:
         """Forget what an earlier process said."""
         if self.next_spec is not None:
             self.spec, self.next_spec = self.next_spec, None
-        self.log_begins_at = log_begins_at
+        self.log_begins_at, self.had_served = log_begins_at, False
         self.last_load, self.still, self.work = WorkerLoad(), Stillness(), NO_WORK_KNOWN
 
     def count_stay(self, now: UnixSeconds) -> None:
@@ -103,6 +114,7 @@ class Tended:
             load=self.load,
             reason=life.reason,
             pid=backend.pid(self.spec),
+            max_inflight=most_inflight(self.running.profile),
         )
 
     def _moved(self, load: WorkerLoad, progress: float | None) -> bool:
@@ -116,7 +128,7 @@ class Tended:
 
 def limits_for(base: LifeLimits, worker: Tended, times: StartTimes) -> LifeLimits:
     """Return what the machine goes by for one worker."""
-    profile, is_foreign = worker.spec.profile, worker.spec.url is not None
+    profile, is_foreign = worker.running.profile, worker.spec.url is not None
     return replace(
         base,
         start_timeout_seconds=times.timeout_seconds(
@@ -128,6 +140,17 @@ def limits_for(base: LifeLimits, worker: Tended, times: StartTimes) -> LifeLimit
         can_sleep=not is_foreign and can_sleep(profile),
         is_foreign=is_foreign,
     )
+
+
+def most_inflight(profile: Profile) -> int | None:
+    """Return how many requests the gateway may have open at a worker; None if not limited.
+
+    What a memory ladder left of `max_num_seqs` bounds it, whatever the profile says.
+    """
+    seqs = profile.max_num_seqs
+    by_batch = None if seqs is None else INFLIGHT_PER_SEQUENCE * seqs
+    known = [limit for limit in (profile.max_inflight, by_batch) if limit is not None]
+    return min(known, default=None)
 
 
 def has_left(worker: Tended) -> bool:

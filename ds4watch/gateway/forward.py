@@ -121,6 +121,11 @@ class Forwarder:
             known = ", ".join(self._state.board.fleet.models()) or "none"
             message = f"The model {model!r} does not exist. Models here: {known}"
             return RefusedError(Reply(404, message, "model_not_found", param="model"))
+        if route.reason is NoRouteReason.FULL:
+            message = f"Every worker of {model!r} has as much as it can take; try again"
+            return RefusedError(
+                unavailable(message, code="overloaded"), outcome=RequestOutcome.SHED
+            )
         log.info("request %s: no worker for %s: %s", call.id, model, route.reason)
         return RefusedError(
             unavailable(f"No worker can serve {model!r} now ({route.reason})", code="no_worker"),

@@ -57,6 +57,7 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
         clock=clock,
         draw=random.SystemRandom().random,
         retry_budget_ratio=settings.retry_budget_ratio,
+        processes=settings.processes,
     )
     board = read_board(options.state_dir / "board.json")
     if board is not None:

@@ -58,9 +58,15 @@ class GatewayState:
     """The board as last heard of, the policy in force, and this process's own view."""
 
     def __init__(
-        self, *, clock: Clock, draw: Callable[[], float], retry_budget_ratio: float
+        self,
+        *,
+        clock: Clock,
+        draw: Callable[[], float],
+        retry_budget_ratio: float,
+        processes: int = 1,
     ) -> None:
-        """Start without workers; `draw` gives numbers in [0, 1)."""
+        """Start without workers; `draw` gives numbers in [0, 1). `processes` share the limits."""
+        self._processes = processes
         self._clock = clock
         self._draw = draw
         self._heard_at = clock.monotonic()
@@ -111,6 +117,7 @@ class GatewayState:
             tried=tried,
             excluded=self._excluded,
             ejected=self._ejections.at(self._clock.monotonic()),
+            processes=self._processes,
         )
 
     def has_retry_left(self) -> bool:

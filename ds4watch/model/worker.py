@@ -68,6 +68,8 @@ class WorkerView:
     load: WorkerLoad = WorkerLoad()
     reason: str = ""
     pid: int | None = None
+    max_inflight: int | None = None
+    """Requests that gateways may have open at it, all together; None is no limit."""
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; `from_json` is its inverse."""
@@ -85,6 +87,7 @@ class WorkerView:
             },
             "reason": self.reason,
             "pid": self.pid,
+            "max_inflight": self.max_inflight,
         }
 
     @classmethod
@@ -100,6 +103,7 @@ class WorkerView:
             load=WorkerLoad(**data["load"]),
             reason=data["reason"],
             pid=data["pid"],
+            max_inflight=data.get("max_inflight"),  # a daemon before this one wrote none
         )
 
 

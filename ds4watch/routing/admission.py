@@ -34,6 +34,16 @@ def admit(
     return ShedReason.INFLIGHT if inflight >= share else None
 
 
+def has_room(most: int | None, inflight: int, *, processes: int) -> bool:
+    """Return whether a worker may be given one more request by this process.
+
+    most: what all gateway processes may have open at it together; None is no limit. It is shared
+    out evenly, rounded down and at least one each: the sum stays within `most` unless there are
+    more processes than that.
+    """
+    return most is None or inflight < max(1, most // max(1, processes))
+
+
 def priority_of(header: str | None) -> int:
     """Return the `x-ds4-priority` asked for, 0 (lowest) to 9; the default for anything else."""
     if header is None:

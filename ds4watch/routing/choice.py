@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import FleetSnapshot, WorkerView
+from ds4watch.routing.admission import has_room
 
 _LOAD_WEIGHT = 0.6
 _KV_WEIGHT = 0.3
@@ -23,6 +24,8 @@ class NoRouteReason(StrEnum):
     NOT_READY = "not_ready"
     EXCLUDED = "excluded"
     ALL_TRIED = "all_tried"
+    FULL = "full"
+    """Each that could serve has as many requests open as it may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,12 @@ def choose(
     tried: Set[str] = frozenset(),
     excluded: Set[str] = frozenset(),
     ejected: Mapping[str, UnixSeconds] | None = None,
+    processes: int = 1,
 ) -> RouteDecision | NoRoute:
     """Return the healthier of two workers picked by `draws`, each in [0, 1).
+
+    Nobody gets more than it may have open (`WorkerView.max_inflight`), however many others fell:
+    what they can no longer take is shed, so that one death is not followed by the next.
 
     inflight: our own open requests by worker; the workers' gauges lag by seconds (vllm#49538).
     excluded: never used. ejected: worker to the instant until which it is left out; if there
@@ -67,7 +74,13 @@ def choose(
     untried = [worker for worker in allowed if worker.id not in tried]
     if not untried:
         return NoRoute(NoRouteReason.ALL_TRIED)
-    candidates = _without_ejected(untried, ejected or {})
+    candidates = [
+        worker
+        for worker in _without_ejected(untried, ejected or {})
+        if has_room(worker.max_inflight, inflight.get(worker.id, 0), processes=processes)
+    ]
+    if not candidates:
+        return NoRoute(NoRouteReason.FULL)
     first, second = _two_of(candidates, draws)
     top = max(inflight.get(first.id, 0), inflight.get(second.id, 0))
     best, health = first, health_of(first, inflight=inflight.get(first.id, 0), most=top)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import os
 import re
+import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -17,6 +20,11 @@ OOM_MESSAGE = (
     "512.00 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is "
     "large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
 )
+RUN_OOM_MESSAGE = (
+    f"EngineCore encountered a fatal error.\n{OOM_MESSAGE}\n"
+    "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. "
+    "See stack trace (above) for the root cause."
+)
 
 
 class Fault(StrEnum):
@@ -24,6 +32,7 @@ class Fault(StrEnum):
 
     `slow`, `http_500`, `slow_metrics` and `queue` take a value: a factor, a share of requests,
     seconds, and by how many requests the queue on the page is longer than it is.
+    `oom_over`: out of memory, and the process ends, once more sequences run than its value.
     `stuck`: the requests in the batch stand still, later ones do not. `metrics_error`: a line in
     the log about a negative increment, and the process ends.
     """
@@ -33,6 +42,7 @@ class Fault(StrEnum):
     SLOW = "slow"
     CRASH = "crash"
     OOM_AT_START = "oom_at_start"
+    OOM_OVER = "oom_over"
     COUNTERS_RESET = "counters_reset"
     MALFORMED_METRICS = "malformed_metrics"
     METRICS_500 = "metrics_500"
@@ -138,6 +148,11 @@ class Faults:
         return self._values.get(Fault.QUEUE, 0.0)
 
     @property
+    def most_running(self) -> float:
+        """Sequences that may run at once before memory is out."""
+        return self._values.get(Fault.OOM_OVER, math.inf)
+
+    @property
     def slowness(self) -> float:
         """Factor on the duration of each step."""
         return self._values.get(Fault.SLOW, 1.0)
@@ -161,6 +176,13 @@ class Faults:
 def with_longer_queue(page: bytes, more: float) -> bytes:
     """Return the metrics page with so many more requests waiting."""
     return _WAITING.sub(lambda it: it[1] + repr(float(it[2]) + more).encode(), page)
+
+
+def crash(last_words: str) -> None:
+    """End the process at once, as a segmentation fault would."""
+    sys.stderr.write(f"{last_words}\n")
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def spoil(fault: Fault, page: bytes) -> bytes:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
-import sys
 import time
 from typing import Any
 
@@ -14,7 +12,14 @@ from aiohttp import web
 
 from ds4watch.sim.api_errors import bad_request, invalid_body
 from ds4watch.sim.asks import DetokenizeBody, TokenizeBody, parse, served
-from ds4watch.sim.faults import Fault, FaultSwitch, spoil, switch, with_longer_queue
+from ds4watch.sim.faults import (
+    Fault,
+    FaultSwitch,
+    crash,
+    spoil,
+    switch,
+    with_longer_queue,
+)
 from ds4watch.sim.page import CONTENT_TYPE
 from ds4watch.sim.tokens import decode, encode, render_chat
 from ds4watch.sim.worker import SimWorker
@@ -179,13 +184,6 @@ class FaultHandlers:
 
 
 _DEADLY = {Fault.CRASH: "simulated crash", Fault.METRICS_ERROR: _NEGATIVE}
-
-
-def crash(last_words: str) -> None:
-    """End the process at once, as a segmentation fault would."""
-    sys.stderr.write(f"{last_words}\n")
-    sys.stderr.flush()
-    os._exit(1)
 
 
 def _object(raw: bytes) -> dict[str, Any]:

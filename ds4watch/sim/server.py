@@ -15,8 +15,7 @@ from ds4watch.model.errors import ConfigError, Located
 from ds4watch.model.ports import Clock
 from ds4watch.sim.app import build_app
 from ds4watch.sim.clock import SystemClock
-from ds4watch.sim.faults import OOM_MESSAGE, Fault, FaultSwitch, parse_fault
-from ds4watch.sim.handlers import crash
+from ds4watch.sim.faults import OOM_MESSAGE, Fault, FaultSwitch, crash, parse_fault
 from ds4watch.sim.settings import ServerSettings, SimSettings, check
 from ds4watch.sim.worker import SimWorker
 
@@ -39,8 +38,10 @@ class RunningWorker:
         port: int = 0,
         faults: tuple[FaultSwitch, ...] = (),
         clock: Clock | None = None,
+        die: Callable[[str], None] = crash,
     ) -> None:
-        self.worker = SimWorker(settings, clock or SystemClock(), faults)
+        """`die` is called with its last words when memory is out; it ends the process."""
+        self.worker = SimWorker(settings, clock or SystemClock(), faults, die=die)
         self._host = host
         self._port = port
         self._runner = web.AppRunner(

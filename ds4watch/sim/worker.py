@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ds4watch.model.ports import Clock
 from ds4watch.sim.engine import Engine, Output
-from ds4watch.sim.faults import Faults, FaultSwitch
+from ds4watch.sim.faults import RUN_OOM_MESSAGE, Faults, FaultSwitch, crash
 from ds4watch.sim.generation import Finish, Generation
 from ds4watch.sim.http_meter import HttpMeter
 from ds4watch.sim.meters import Meters
@@ -53,8 +53,14 @@ class SimWorker:
     """Runs an engine in real time and answers for its numbers."""
 
     def __init__(
-        self, settings: SimSettings, clock: Clock, faults: tuple[FaultSwitch, ...] = ()
+        self,
+        settings: SimSettings,
+        clock: Clock,
+        faults: tuple[FaultSwitch, ...] = (),
+        *,
+        die: Callable[[str], None] = crash,
     ) -> None:
+        self._die = die
         self.settings = settings
         self.clock = clock
         self.faults = Faults(faults)
@@ -90,6 +96,8 @@ class SimWorker:
         while True:
             started_at = self.clock.monotonic()
             step = self.engine.start_step(started_at)
+            if len(self.engine.running) > self.faults.most_running:
+                self._die(RUN_OOM_MESSAGE)
             self.engine.publish()
             if step is None:
                 self._settle()
