@@ -25,6 +25,7 @@ from ds4watch.config.files import (
 from ds4watch.config.places import resolve_state_dir
 from ds4watch.config.settings import Settings
 from ds4watch.engine.blueprint import Blueprint, read_blueprint
+from ds4watch.engine.ladder_journal import StateLadders, kept_ladders
 from ds4watch.engine.parts import EngineSettings, Parts
 from ds4watch.engine.person_wishes import PersonWishes, learned
 from ds4watch.engine.remote_source import open_rounds
@@ -39,6 +40,7 @@ from ds4watch.fleet.board import CONTROL_SOCKET, BoardPublisher, last_fleet, las
 from ds4watch.fleet.clients import WorkerClients
 from ds4watch.fleet.ending import end_daemon, stop_units
 from ds4watch.fleet.gateways import GatewayKeeper
+from ds4watch.fleet.ladders import Ladders
 from ds4watch.fleet.life import LifeLimits
 from ds4watch.fleet.lock import daemon_lock, make_state_dir, running_daemon
 from ds4watch.fleet.process import ProcessTable
@@ -171,6 +173,12 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         table,
         state,
         start_times=learned(await state.start_times()),
+        ladders=Ladders(
+            kept_ladders(await state.kept_values()),
+            StateLadders(state, clock),
+            clock,
+            good_seconds=settings.care.memory_good_seconds,
+        ),
         client_of=client_of,
         wake=wake,
         clock=clock,
@@ -301,6 +309,7 @@ def _supervisor(
     state: StateStore,
     *,
     start_times: StartTimes,
+    ladders: Ladders,
     client_of: WorkerClients,
     wake: asyncio.Event,
     clock: Clock,
@@ -330,6 +339,7 @@ def _supervisor(
         journal=WorkerJournal(state, wake=wake, clock=clock),
         clock=clock,
         start_times=start_times,
+        ladders=ladders,
     )
 
 

@@ -9,6 +9,7 @@ import socket
 from contextlib import AsyncExitStack
 
 from ds4watch.engine.blueprint import Blueprint
+from ds4watch.engine.care_run import LOOK_SECONDS, CareRun, CareSources
 from ds4watch.engine.commands import Commands
 from ds4watch.engine.jobs import Jobs, JobSettings
 from ds4watch.engine.parts import Parts
@@ -96,7 +97,7 @@ def _jobs(
         ),
         quality_interval_seconds=blueprint.settings.quality.interval_seconds,
     )
-    return Jobs(
+    jobs = Jobs(
         daemon.engine.known,
         settings,
         samples=stores.samples,
@@ -106,3 +107,18 @@ def _jobs(
         metrics=parts.telemetry.process,
         clock=daemon.clock,
     )
+    care = _care(daemon, blueprint, parts, client_of)
+    jobs.also("care", care.look, seconds=LOOK_SECONDS)
+    return jobs
+
+
+def _care(daemon: Daemon, blueprint: Blueprint, parts: Parts, client_of: WorkerClients) -> CareRun:
+    sources = CareSources(
+        supervisor=parts.supervisor,
+        state=parts.state,
+        live=parts.live,
+        profiles=blueprint.profiles,
+        client_of=client_of,
+        level=lambda: parts.board.policy().level,
+    )
+    return CareRun(daemon.engine.known, blueprint.settings.care, sources, daemon.clock)

@@ -147,6 +147,8 @@ def _notes(worker: Mapping[str, Any]) -> Iterator[str]:
     wanted = worker.get("wanted") or {}
     if wanted.get("wish") not in (None, "ready", worker["phase"]):
         yield f"wanted {wanted['wish']}"
+    if steps := worker.get("memory_steps"):
+        yield f"started with less for want of memory: {', '.join(steps)}"
     if worker["phase"] in _COMING and worker.get("startup_seconds"):
         yield f"it usually takes {worker['startup_seconds']:.0f} s to come up"
     if worker.get("reason"):

@@ -79,6 +79,11 @@ def stop(
 def start(
     worker: Worker,
     why: Why = _BY_HAND,
+    *,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Anew, as its profile says: after want of memory too."),
+    ] = False,
     config: Config = None,
     state: State = None,
     admin: Admin = None,
@@ -87,7 +92,7 @@ def start(
 
     Example: ds4watch workers start tiny-full-0 --why "the driver is mended"
     """
-    _steer("start", worker, why, config, state, admin)
+    _steer("fresh" if fresh else "start", worker, why, config, state, admin)
 
 
 @app.command()

@@ -134,6 +134,22 @@ class FleetSettings(Section):
     )
 
 
+class CareSettings(Section):
+    """Periodic care of workers that wear: drained, then reset or started anew, one at a time."""
+
+    interval_seconds: Seconds = Field(1800.0, description="Time between two rounds.")
+    min_hot: int = Field(
+        2, ge=0, le=1000, description="Workers that stay ready while one is cared for."
+    )
+    dry_run: bool | None = Field(
+        None, description="Only tell what would be done; if not given, in an install's first week."
+    )
+    memory_good_seconds: Seconds = Field(
+        86_400.0,
+        description="A worker that was given less memory is tried with one step less of it then.",
+    )
+
+
 class Price(Section):
     """The price of an hour of one worker from an instant on. History is never priced anew."""
 
@@ -184,6 +200,7 @@ class Settings(Section):
     source: SourceSettings = SourceSettings()
     store: StoreSettings = StoreSettings()
     fleet: FleetSettings = FleetSettings()
+    care: CareSettings = CareSettings()
     cost: CostSettings = CostSettings()
     notify: NotifySettings = NotifySettings()
     quality: QualitySettings = QualitySettings()

@@ -87,6 +87,10 @@ class Jobs:
     ) -> None:
         self._scheduler.shutdown(wait=False)
 
+    def also(self, name: str, run: Callable[[], Awaitable[None]], *, seconds: float) -> None:
+        """Have something else done every so many seconds; to be said before entering."""
+        self._add(name, run, seconds=seconds)
+
     def _add(self, name: str, run: Callable[[], Awaitable[None]], *, seconds: float) -> None:
         self._scheduler.add_job(
             run, "interval", seconds=seconds, id=name, max_instances=1, coalesce=True

@@ -9,6 +9,7 @@ import numpy as np
 from ds4watch.cost.attribution import per_hour
 from ds4watch.engine.alert_signals import alert_samples, worker_tier_samples
 from ds4watch.engine.collect import Collected, Reader
+from ds4watch.engine.memory import memory_samples, used_ratio
 from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.shown import LazySamples
 from ds4watch.engine.sight import Sights
@@ -87,6 +88,7 @@ class Observer:
         self._measure_prefill()
         self._known.sights = self._sights.note(results, views, collected.loads, self._clock.now())
         scraped_at = {it.target.name: it.at for it in results if it.failure is None}
+        parts.supervisor.note_devices(used_ratio(self._gpus))
         parts.supervisor.note(collected.loads, collected.progress, scraped_at)
         return collected
 
@@ -151,6 +153,7 @@ class Observer:
             *failure_samples(known.fleet.workers),
             *stay_samples(parts.supervisor.stays()),
             *startup_samples(parts.supervisor.start_times.all()),
+            *memory_samples(parts.supervisor.ladders, known.fleet.workers),
             *known.totals.samples(),
             *cost_samples(known.per_hour, known.spent, self._settings.currency),
             *hour_samples(known.cost, now, self._settings.currency),

@@ -23,6 +23,7 @@ _DONE = {
     "drain": "taken out of the routing",
     "stop": "to be drained and stopped",
     "start": "left to the settings again; a quarantine is lifted",
+    "fresh": "to be started as its profile says, with all memory steps taken back",
     "restart": "to be drained and started anew",
     "sleep": "to be drained and put to sleep",
     "wake": "to be kept ready",
@@ -69,6 +70,9 @@ class PersonWishes:
         wish = replace(wish, who=who, why=why, at=now)
         await self._state.save_worker_wish(wish, f"{verb}: {why}")
         self._wishes[worker] = wish
+        if verb == "fresh":
+            told = f"all memory steps are taken back by {who}: {why}"
+            await self._supervisor.ladders.forget(worker, told)
         await self.tell()
         return f"{worker}: {_DONE[verb]}"
 
@@ -85,6 +89,8 @@ def _after(wish: WorkerWish, verb: str, now: UnixSeconds) -> WorkerWish:
     if verb == "restart":
         is_stopped = wish.wish == Wish.STOPPED
         return replace(wish, wish=None if is_stopped else wish.wish, restart_at=now, pardon_at=now)
+    if verb == "fresh":
+        return replace(wish, wish=None, restart_at=now, pardon_at=now)
     if verb == "start":
         return replace(wish, wish=None, pardon_at=now)
     return replace(wish, wish=_WISHES[verb].value)

@@ -157,6 +157,7 @@ class Status:
             "monitoring": sight.as_json() if sight is not None else None,
             "standstill_seconds": self._from.supervisor.standstills().get(view.id),
             "wanted": self._from.supervisor.wanted(view.id).as_json(),
+            "memory_steps": [str(step) for step in self._from.supervisor.ladders.of(view.id).steps],
             "startup_seconds": self._from.supervisor.start_times.seconds(view.profile),
             "signals": fleet_signals(own),
             "log": str(self._from.supervisor.log_path(view.id)),

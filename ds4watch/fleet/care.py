@@ -37,7 +37,7 @@ class Cure(StrEnum):
 class Patient:
     """A worker as care sees it.
 
-    why: what is amiss; empty if nothing is. remedy: what helps. is_idle: nothing runs or waits in
+    why: what is amiss; empty if nothing is. cure: what helps. is_idle: nothing runs or waits in
     it. held: a person's hold is on it, or somebody else wishes something of it.
     """
 
@@ -46,7 +46,7 @@ class Patient:
     since: UnixSeconds
     models: tuple[str, ...] = ()
     why: str = ""
-    remedy: Cure = Cure.RESTART
+    cure: Cure = Cure.RESTART
     is_idle: bool = False
     held: bool = False
 
@@ -65,7 +65,7 @@ class Treatment:
     """A worker under care since `at`."""
 
     worker: str
-    remedy: Cure
+    cure: Cure
     why: str
     at: UnixSeconds
 
@@ -135,7 +135,7 @@ def wishes(care: Care) -> dict[str, Wanted]:
     if under is None:
         return {}
     why = f"care: {under.why}"
-    if under.remedy is Cure.RESET:
+    if under.cure is Cure.RESET:
         return {under.worker: Wanted(Wish.DRAINED, why=why)}
     return {under.worker: Wanted(restart_at=under.at, why=why)}
 
@@ -145,7 +145,7 @@ def is_reset_due(care: Care, patients: Sequence[Patient]) -> bool:
     under = care.under
     return (
         under is not None
-        and under.remedy is Cure.RESET
+        and under.cure is Cure.RESET
         and any(
             it.worker == under.worker and it.phase is WorkerPhase.DRAINING and it.is_idle
             for it in patients
@@ -178,9 +178,9 @@ def _rests(care: Care, worker: str, now: UnixSeconds) -> bool:
 
 
 def _begun(care: Care, patient: Patient, limits: CareLimits, now: UnixSeconds) -> tuple[Care, Told]:
-    treatment = Treatment(patient.worker, patient.remedy, patient.why, now)
+    treatment = Treatment(patient.worker, patient.cure, patient.why, now)
     left = replace(care, queue=care.queue[1:])
-    what = f"{patient.remedy} of {patient.worker} when drained: {patient.why}"
+    what = f"{patient.cure} of {patient.worker} when drained: {patient.why}"
     if limits.dry_run:
         seen = {**care.treated_at, patient.worker: now}
         return replace(left, treated_at=seen), Told(patient.worker, f"would: {what}", is_dry=True)
@@ -194,7 +194,7 @@ def _watched(
     if patient is None:
         return _ended(care, now), ()
     is_back = patient.phase is WorkerPhase.READY and patient.since > under.at
-    if under.remedy is Cure.RESTART and is_back:
+    if under.cure is Cure.RESTART and is_back:
         took = patient.since - under.at
         return _ended(care, now), (Told(under.worker, f"care is over: ready after {took:.0f} s"),)
     if patient.phase in _LOST or not under.at <= now < under.at + PATIENCE_SECONDS:

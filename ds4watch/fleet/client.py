@@ -111,6 +111,10 @@ class WorkerClient:
         """Return whether the worker sleeps."""
         return bool(_at(await self._call("GET", "/is_sleeping"), "is_sleeping"))
 
+    async def reset_prefix_cache(self) -> bool:
+        """Empty the prefix cache; False while blocks of it are in use."""
+        return _at(await self._call("POST", "/reset_prefix_cache"), "success") is True
+
     async def _generate(self, model: str, prompt: str, options: Mapping[str, Any]) -> Any:
         body = {"model": model, "prompt": prompt, "temperature": 0, "stream": False, **options}
         return await self._call(

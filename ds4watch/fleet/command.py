@@ -54,9 +54,16 @@ def can_sleep(profile: Profile) -> bool:
     """
     if profile.engine is Engine.SIM:
         return "--dev-mode" in profile.engine_args
+    return has_dev_endpoints(profile) and "--enable-sleep-mode" in profile.engine_args
+
+
+def has_dev_endpoints(profile: Profile) -> bool:
+    """Return whether workers of a profile take /reset_prefix_cache and the like, on loopback."""
+    if profile.engine is Engine.SIM:
+        return "--dev-mode" in profile.engine_args
     is_developing = profile.environment.get("VLLM_SERVER_DEV_MODE", "0").strip() == "1"
     is_elsewhere = any(it.partition("=")[0] == "--host" for it in profile.engine_args)
-    return is_developing and not is_elsewhere and "--enable-sleep-mode" in profile.engine_args
+    return is_developing and not is_elsewhere
 
 
 def model_path(profile: Profile, state_dir: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,11 +17,13 @@ from ds4watch.fleet.oom import Death, Oom, recognise
 from ds4watch.fleet.stillness import canary_ended, canary_sent
 from ds4watch.fleet.tended import Tended
 from ds4watch.model.errors import WorkerError
-from ds4watch.model.ports import Clock
+from ds4watch.model.ports import Clock, UnixSeconds
 
 if TYPE_CHECKING:
     from ds4watch.fleet.client import WorkerClient
 
+_LATELY_SECONDS = 15.0
+_DEVICE_READINGS = 60
 _SLEEP_LEVEL = 1
 """Weights stay in memory; from level 2 they would be garbage until loaded again."""
 
@@ -35,12 +38,21 @@ class Deeds:
         clock: Clock,
         ladders: Ladders,
     ) -> None:
-        self.device_used_ratio: float | None = None
-        """How full the fullest device was lately."""
+        self._devices: deque[tuple[UnixSeconds, float]] = deque(maxlen=_DEVICE_READINGS)
         self._ladders = ladders
         self._backend = backend
         self._client_of = client_of
         self._clock = clock
+
+    def note_devices(self, used_ratio: float | None) -> None:
+        """Take in how full the fullest device is."""
+        if used_ratio is not None:
+            self._devices.append((self._clock.now(), used_ratio))
+
+    def _fullest(self) -> float | None:
+        """Return how full the fullest device was lately: a death gives its memory back."""
+        since = self._clock.now() - _LATELY_SECONDS
+        return max((ratio for at, ratio in self._devices if at >= since), default=None)
 
     async def start(self, worker: Tended) -> None:
         """Start a worker. Raises WorkerError."""
@@ -96,7 +108,7 @@ class Deeds:
                 log_tail=tail_of(path, begins_at),
                 had_served=worker.had_served,
                 kernel_kills=risen(worker.kernel_kills, kernel_kills()),
-                device_used_ratio=self.device_used_ratio,
+                device_used_ratio=self._fullest(),
             )
         )
         if oom is None:

@@ -173,7 +173,7 @@ class Supervisor:
 
     def note_devices(self, used_ratio: float | None) -> None:
         """Take in how full the fullest device of this host is; None if that is not known."""
-        self._deeds.device_used_ratio = used_ratio
+        self._deeds.note_devices(used_ratio)
 
     def note_served(self, answers: Iterable[tuple[str, UnixSeconds]]) -> None:
         """Take in who answered a request to its end, and when: proof also where scrapes fail."""

@@ -23,7 +23,6 @@ from ds4watch.fleet.stillness import Stillness, looked
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import WorkerLoad, WorkerPhase, WorkerView
 
-
 INFLIGHT_PER_SEQUENCE = 16
 """So many wait behind each sequence of a batch, at most: they are quickly served, or shed."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean, median
 
 from ds4watch.model.ports import UnixSeconds
@@ -49,7 +50,7 @@ def low_water(readings: Sequence[Reading]) -> Trend | None:
     if not all(spans):
         return None
     marks = [min(span) for span in spans]
-    if any(new < old - _SLACK_RATIO for old, new in zip(marks, marks[1:], strict=False)):
+    if any(new < old - _SLACK_RATIO for old, new in pairwise(marks)):
         return None
     middle, mean = (WINDOWS - 1) / 2, fmean(marks)
     slope = sum((index - middle) * (mark - mean) for index, mark in enumerate(marks))

@@ -156,6 +156,14 @@ class StateStore:
         """Store the service policy, `version` included."""
         await self._database.write(meta_rows.save_policy, document)
 
+    async def keep_value(self, name: str, value: Any) -> None:
+        """Keep a JSON value under a name of its own."""
+        await self._database.write(meta_rows.set_meta, name, value)
+
+    async def kept_values(self) -> dict[str, Any]:
+        """Return every value that is kept by name."""
+        return await self._database.read(meta_rows.all_meta)
+
     async def save_workers(self, workers: Sequence[WorkerView]) -> None:
         """Store how workers stand."""
         await self._database.in_writer(self._save_workers, tuple(workers))

@@ -176,6 +176,19 @@ FLEET_SIGNALS = (
         "profile",
     ),
     gauge(
+        "ds4_worker_memory_steps",
+        "Steps down that a worker was started with since it died for want of memory; see"
+        " docs/memory.md.",
+        "worker",
+        "profile",
+    ),
+    counter(
+        "ds4_worker_oom_total",
+        "Deaths for want of memory since the daemon's start, by what was short and when.",
+        "worker",
+        "kind",
+    ),
+    gauge(
         "ds4_profile_startup_seconds",
         "Usual time from process start to the first answered canary: the median of the last 10.",
         "profile",

@@ -10,7 +10,8 @@ TARGET_PATTERN = r"^(\*|[A-Za-z0-9][A-Za-z0-9._:-]{0,126})$"
 Target = Annotated[str, StringConstraints(pattern=TARGET_PATTERN)]
 Who = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@ -]{0,63}$")]
 
-WorkerVerb = Literal["drain", "stop", "start", "restart", "sleep", "wake"]
+WorkerVerb = Literal["drain", "stop", "start", "fresh", "restart", "sleep", "wake"]
+"""`fresh`: as start, with the steps of its memory ladder taken back."""
 MAX_HOLD_SECONDS = 30 * 86400.0
 
 

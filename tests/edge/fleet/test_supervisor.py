@@ -201,7 +201,7 @@ async def test_an_engine_that_hangs_with_work_in_it_is_found_by_its_lack_of_prog
 async def test_a_worker_that_fails_at_every_start_is_quarantined_until_a_person_says_start(
     tmp_path: Path, session: aiohttp.ClientSession, fleet: Fleet
 ) -> None:
-    broken = spec("--fault=oom_at_start")
+    broken = spec("--fault=crash")
     await fleet.supervisor.start([broken], NOBODY)
     await fleet.until(WorkerPhase.QUARANTINED)
     assert "not started any more after 2 failures in a row" in fleet.view.reason

@@ -11,8 +11,8 @@ from ds4watch.fleet.care import (
     REST_SECONDS,
     Care,
     CareLimits,
-    Patient,
     Cure,
+    Patient,
     is_reset_due,
     step,
     was_reset,
@@ -60,7 +60,7 @@ def test_the_first_in_need_is_drained_and_restarted_then_the_next() -> None:
 
 
 def test_who_is_to_be_reset_is_drained_until_its_cache_is_emptied() -> None:
-    in_need = [replace(patient("a", WHY), remedy=Cure.RESET), *THREE[2:], patient("d")]
+    in_need = [replace(patient("a", WHY), cure=Cure.RESET), *THREE[2:], patient("d")]
     care = due(in_need)
     assert wishes(care)["a"].wish is Wish.DRAINED
     assert not is_reset_due(care, in_need)
