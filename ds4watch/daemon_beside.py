@@ -115,6 +115,7 @@ def _jobs(
 def _care(daemon: Daemon, blueprint: Blueprint, parts: Parts, client_of: WorkerClients) -> CareRun:
     sources = CareSources(
         supervisor=parts.supervisor,
+        is_step_back_due=parts.supervisor.ladders.is_step_back_due,
         state=parts.state,
         live=parts.live,
         profiles=blueprint.profiles,

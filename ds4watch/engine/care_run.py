@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from ds4watch.config.profile import Profile
 from ds4watch.config.settings import CareSettings
@@ -24,11 +24,10 @@ from ds4watch.fleet.care import (
 )
 from ds4watch.fleet.client import WorkerClient
 from ds4watch.fleet.command import has_dev_endpoints
-from ds4watch.fleet.supervisor import Supervisor
+from ds4watch.fleet.life import LifeLimits
 from ds4watch.fleet.wear import Reading, creeps, decays
-from ds4watch.fleet.wish import By, Wish
+from ds4watch.fleet.wish import By, Wanted, Wish
 from ds4watch.history.rows import AuditEntry, AuditKind
-from ds4watch.history.state import StateStore
 from ds4watch.model.alert import AlertPhase, AlertState
 from ds4watch.model.errors import StoreError, WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
@@ -54,12 +53,45 @@ class Newest(Protocol):
         ...
 
 
+class Tending(Protocol):
+    """Who tends the workers."""
+
+    async def wish(self, by: By, wanted: Mapping[str, Wanted]) -> None:
+        """Make this all that `by` wishes."""
+        ...
+
+    def wanted(self, worker_id: str) -> Wanted:
+        """Return what a worker is to be when all are heard."""
+        ...
+
+    def limits_of(self, worker_id: str) -> LifeLimits:
+        """Return what the machine goes by for a worker."""
+        ...
+
+
+class Book(Protocol):
+    """Where things are kept and told."""
+
+    async def add_audit(self, *entries: AuditEntry) -> None:
+        """Store audit rows. Raises StoreError."""
+        ...
+
+    async def keep_value(self, name: str, value: Any) -> None:
+        """Keep a JSON value under a name. Raises StoreError."""
+        ...
+
+    async def kept_values(self) -> dict[str, Any]:
+        """Return every value that is kept by name. Raises StoreError."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class CareSources:
-    """What care reads and whom it asks."""
+    """What care reads and whom it asks. level: the degradation level in force."""
 
-    supervisor: Supervisor
-    state: StateStore
+    supervisor: Tending
+    is_step_back_due: Callable[[str], bool]
+    state: Book
     live: Newest
     profiles: Mapping[str, Profile]
     client_of: Callable[[str], WorkerClient]
@@ -91,7 +123,10 @@ class CareRun:
         limits = replace(self._limits(), dry_run=await self._is_dry(now))
         if is_reset_due(self._care, patients):
             await self._reset(now)
+        was_under = self._care.under
         self._care, told = step(self._care, patients, limits, now, quiet=quiet)
+        if was_under is not None and self._care.under is None:
+            self._memory.clear()  # what was measured before tells nothing of what is now
         await self._from.supervisor.wish(By.CARE, wishes(self._care))
         await self._tell(told, now)
 
@@ -143,7 +178,7 @@ class CareRun:
         )
 
     def _need(self, view: WorkerView, profile: Profile | None) -> tuple[str, Cure]:
-        if self._from.supervisor.ladders.is_step_back_due(view.id):
+        if self._from.is_step_back_due(view.id):
             return "memory held for long: to be tried with one step less", Cure.RESTART
         if profile is not None and (why := self._memory_wears()):
             return why, Cure.RESTART
@@ -182,8 +217,6 @@ class CareRun:
     async def _tell(self, told: Iterable[Told], now: UnixSeconds) -> None:
         for line in told:
             log.info("%s: %s", line.worker, line.summary)
-            if not line.is_dry and "over" in line.summary:
-                self._memory.clear()
             detail = {"dry_run": line.is_dry, "part": "care"}
             entry = AuditEntry(now, AuditKind.WORKER, line.worker, line.summary, detail)
             try:
@@ -192,7 +225,7 @@ class CareRun:
                 log.warning("the audit row of %s is lost: %s", line.worker, error)
 
 
-async def installed_at(state: StateStore, now: UnixSeconds) -> UnixSeconds:
+async def installed_at(state: Book, now: UnixSeconds) -> UnixSeconds:
     """Return when this install was first seen; now, and it is kept, if it never was."""
     kept = (await state.kept_values()).get(INSTALLED_AT)
     if isinstance(kept, int | float):

@@ -29,6 +29,7 @@ LIMITS = LifeLimits(
     canary_interval_seconds=60,
     backoff_seconds=0.1,
     backoff_max_seconds=0.2,
+    drain_seconds=0.1,
     quarantine_after=2,
 )
 NOBODY = FleetSnapshot(at=0.0)
@@ -161,6 +162,7 @@ async def test_one_that_runs_out_under_load_comes_back_with_fewer_sequences_and_
     assert [(it.kind, it.deaths) for it in fleet.ladders.deaths()] == [(OomKind.GPU_RUN, 1)]
 
     await fleet.supervisor.leave()
+    (record,) = fleet.table.records()
     later = Fleet(tmp_path, session, fleet.story.kept)
     await later.supervisor.start([spec("oom_over=2")], FleetSnapshot(0.0, (again,)))
     (adopted,) = later.supervisor.views()
@@ -173,6 +175,7 @@ async def test_one_that_runs_out_under_load_comes_back_with_fewer_sequences_and_
     assert seqs_of(later.arguments()) == "4"
     assert later.story.kept == {}
     assert await later.supervisor.stop()
+    assert fleet.table.exit_code(record) is not None
 
 
 async def test_at_the_ladders_end_it_is_quarantined_after_more_starts_than_others_get(
