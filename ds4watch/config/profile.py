@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Sequence
 from decimal import Decimal
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -109,9 +112,58 @@ class Profile(Section):
         default_factory=Geometry, description="Numbers of a model that is not in a folder here."
     )
 
+    sleep: bool = Field(
+        default=False,
+        description="Idle workers may be put to sleep: adds vLLM's sleep mode and development"
+        " endpoints, on loopback only.",
+    )
+    warmup_lengths: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (16, 512, 2048),
+        description="Lengths, in tokens, of the requests that a new worker answers before it is"
+        " ready; what does not fit into max_model_len is left out.",
+    )
+    warmup_prompts: tuple[str, ...] = Field(
+        (), description="Texts that it answers then, too: system prompts that many requests share."
+    )
+
+    @model_validator(mode="after")
+    def _development_endpoints_stay_on_loopback(self) -> Profile:
+        host = host_given(self.engine_args)
+        if self.has_dev_mode and host is not None and not is_loopback(host):
+            message = (
+                f"`sleep` opens endpoints that no key guards, and `engine_args` bind {host}: "
+                "leave out --host, or sleep (and VLLM_SERVER_DEV_MODE)"
+            )
+            raise ValueError(message)
+        return self
+
+    @property
+    def has_dev_mode(self) -> bool:
+        """Whether its workers have vLLM's development endpoints."""
+        is_told = self.environment.get("VLLM_SERVER_DEV_MODE", "0").strip() == "1"
+        return self.sleep or is_told or "--dev-mode" in self.engine_args
+
     @model_validator(mode="after")
     def _vllm_needs_a_model(self) -> Profile:
         if self.engine is Engine.VLLM and self.model is None:
             message = "a vllm profile needs `model`"
             raise ValueError(message)
         return self
+
+
+def host_given(engine_args: Sequence[str]) -> str | None:
+    """Return the address that engine arguments bind; None if they say nothing of it."""
+    found = None
+    for argument, following in zip(engine_args, (*engine_args[1:], ""), strict=False):
+        flag, given, value = argument.partition("=")
+        if flag == "--host":
+            found = value if given else following
+    return found
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address to bind is reachable from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

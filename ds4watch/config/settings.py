@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 
 from ds4watch.config.scrape import ScrapeGroup
 from ds4watch.config.section import Port, Seconds, Section
@@ -32,6 +32,12 @@ class GatewaySettings(Section):
     max_attempts: int = Field(3, ge=1, le=10, description="Workers tried for one request.")
     retry_budget_ratio: float = Field(
         0.1, ge=0, le=1, description="Retries as a share of requests, at most (a floor of 10)."
+    )
+    wake_wait_seconds: float = Field(
+        20.0,
+        ge=0,
+        description="Time for which a request waits for a worker that is woken or warmed up, if "
+        "no other serves its model.",
     )
     drain_seconds: Seconds = Field(30.0, description="Time for open requests at a stop.")
     lease_seconds: Seconds = Field(
@@ -97,6 +103,19 @@ class WorkerSettings(Section):
 
     profile: str = Field(description="Name of a profile file, without .yml.")
     count: int = Field(1, ge=0, le=256, description="How many to keep running.")
+    spare: int = Field(
+        0,
+        ge=0,
+        le=256,
+        description="How many of those are started only when too few are ready, or load asks.",
+    )
+
+    @model_validator(mode="after")
+    def _spares_are_among_the_workers(self) -> WorkerSettings:
+        if self.spare > self.count:
+            message = f"{self.spare} of {self.count} workers cannot be spare"
+            raise ValueError(message)
+        return self
 
 
 class FleetSettings(Section):
@@ -125,6 +144,31 @@ class FleetSettings(Section):
     restart_backoff_max_seconds: Seconds = Field(120.0, description="Longest such wait.")
     drain_seconds: Seconds = Field(
         120.0, description="Time for a worker's open requests before it sleeps, stops or restarts."
+    )
+    min_hot: int = Field(
+        2, ge=1, le=256, description="Workers that are kept ready, as far as there are so many."
+    )
+    sleep_after_seconds: Seconds | None = Field(
+        None,
+        description="A worker beyond those that is idle for so long is put to sleep, if its "
+        "profile says `sleep`; never if not given.",
+    )
+    sleep_trial_days: float = Field(
+        7.0, ge=0, description="For so long after the install that is only told, not done."
+    )
+    wake_waiting: float = Field(
+        4.0, gt=0, description="Requests waiting for each ready worker that wake a sleeper."
+    )
+    wake_kv_usage_ratio: float = Field(
+        0.85, gt=0, le=1, description="Use of the ready workers' KV cache that wakes a sleeper."
+    )
+    wake_hold_seconds: Seconds = Field(
+        300.0, description="What was woken or started for need stays ready for so long."
+    )
+    rewarm_after_seconds: Seconds | None = Field(
+        None,
+        description="While all is quiet, a ready worker idle for so long is warmed up again; "
+        "never if not given.",
     )
     quarantine_after: int = Field(
         5, ge=1, le=100, description="Failures in a row after which a worker is not started again."

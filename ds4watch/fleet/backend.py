@@ -28,11 +28,15 @@ _KEPT_SECRETS = ("HF_TOKEN",)
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """A worker that is wanted. With `url` it is somebody else's: watched, never started."""
+    """A worker that is wanted. With `url` it is somebody else's: watched, never started.
+
+    is_spare: it is started only when others are too few or too busy.
+    """
 
     id: str
     profile: Profile
     url: str | None = None
+    is_spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,12 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
+from ds4watch.fleet.warm_up import TOKENS, Kind, Request
 from ds4watch.model.errors import EdgeReason, WorkerError
 
 CANARY_PROMPT = "ds4watch asks whether this worker can still generate text."
 CANARY_TOKENS = 4
+_WARM_UP_SECONDS = 3600.0
 _MAX_BODY_BYTES = 32 << 20
 """Log-probabilities of a prompt take about 100 bytes a token; 200,000 tokens fit."""
 _SHOWN_BODY_CHARACTERS = 200
@@ -83,6 +85,20 @@ class WorkerClient:
         if tokens < 1:
             raise _unusable("the canary's answer has no tokens")
         return CanaryResult(str(_at(_first_choice(answer), "text")), tokens, took)
+
+    async def warm_up(self, model: str, request: Request) -> None:
+        """Have a warm-up request answered, whatever the answer; the caller bounds the time."""
+        options: dict[str, Any] = {"max_tokens": TOKENS, "ignore_eos": True, "temperature": 0}
+        if request.priority is not None:
+            options["priority"] = request.priority
+        path, asked = "/v1/completions", dict[str, Any](prompt=request.prompt)
+        if request.kind is Kind.LOGPROBS:
+            options["logprobs"] = 1
+        if request.kind is Kind.CHAT:
+            messages = [{"role": "user", "content": request.prompt}]
+            path, asked = "/v1/chat/completions", {"messages": messages}
+        body = {"model": model, "stream": False, **asked, **options}
+        await self._call("POST", path, body=body, within_seconds=_WARM_UP_SECONDS)
 
     async def tokenize(self, model: str, text: str) -> int:
         """Return how many tokens `text` is, without a chat template."""

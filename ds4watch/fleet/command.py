@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ds4watch.config.profile import Engine, Profile
+from ds4watch.config.profile import Engine, Profile, host_given, is_loopback
 
 HOST = "127.0.0.1"
 _QUIET = "--disable-uvicorn-access-log"
 """A scrape every second is a line every second."""
+_SLEEP_MODE = "--enable-sleep-mode"
+_DEV_MODE = "--dev-mode"
 _CACHED_IN_USAGE = "--enable-prompt-tokens-details"
 """Cached prompt tokens are priced apart; without it `usage` does not name them."""
 
@@ -52,18 +54,15 @@ def can_sleep(profile: Profile) -> bool:
 
     vLLM needs its sleep mode and its development endpoints; without both nobody is asked to sleep.
     """
-    if profile.engine is Engine.SIM:
-        return "--dev-mode" in profile.engine_args
-    return has_dev_endpoints(profile) and "--enable-sleep-mode" in profile.engine_args
+    if not has_dev_endpoints(profile):
+        return False
+    return profile.sleep or profile.engine is Engine.SIM or _SLEEP_MODE in profile.engine_args
 
 
 def has_dev_endpoints(profile: Profile) -> bool:
     """Return whether workers of a profile take /reset_prefix_cache and the like, on loopback."""
-    if profile.engine is Engine.SIM:
-        return "--dev-mode" in profile.engine_args
-    is_developing = profile.environment.get("VLLM_SERVER_DEV_MODE", "0").strip() == "1"
-    is_elsewhere = any(it.partition("=")[0] == "--host" for it in profile.engine_args)
-    return is_developing and not is_elsewhere
+    host = host_given(profile.engine_args) or HOST
+    return is_loopback(host) and profile.has_dev_mode
 
 
 def model_path(profile: Profile, state_dir: Path) -> str:
@@ -88,12 +87,20 @@ def _common(profile: Profile, port: int) -> tuple[str, ...]:
 
 def _own(profile: Profile, *, has_gpu: bool) -> tuple[str, ...]:
     if profile.engine is Engine.SIM:
-        return profile.engine_args
+        return (*profile.engine_args, *_missing(_DEV_MODE, profile))
+    # On a CPU vLLM refuses the flag: there is no GPU memory to free, and workers sleep without.
+    sleep_mode = _missing(_SLEEP_MODE, profile) if has_gpu else ()
     cpu_args = () if has_gpu else profile.cpu_args
-    return (_CACHED_IN_USAGE, _QUIET, *profile.engine_args, *cpu_args)
+    return (_CACHED_IN_USAGE, _QUIET, *profile.engine_args, *sleep_mode, *cpu_args)
+
+
+def _missing(flag: str, profile: Profile) -> tuple[str, ...]:
+    """Return the flag that lets a worker sleep, if it is to and its arguments have it not."""
+    return (flag,) if profile.sleep and flag not in profile.engine_args else ()
 
 
 def _environment(profile: Profile, *, has_gpu: bool) -> dict[str, str]:
-    if has_gpu or profile.engine is Engine.SIM:
+    if profile.engine is Engine.SIM:
         return dict(profile.environment)
-    return profile.environment | profile.cpu_environment
+    own = profile.environment if has_gpu else profile.environment | profile.cpu_environment
+    return own | {"VLLM_SERVER_DEV_MODE": "1"} if profile.sleep else dict(own)

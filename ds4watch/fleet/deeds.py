@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -11,19 +13,24 @@ from ds4watch.fleet.backend import LocalBackend
 from ds4watch.fleet.kernel_kills import kernel_kills, risen
 from ds4watch.fleet.ladders import Ladders
 from ds4watch.fleet.last_words import last_words, size_of, tail_of
-from ds4watch.fleet.life import Deed, LifeLimits, Remedy, Seen
+from ds4watch.fleet.life import Deed, Life, LifeLimits, Remedy, Seen
 from ds4watch.fleet.lifecycle import MAY_DIE
 from ds4watch.fleet.oom import Death, Oom, recognise
 from ds4watch.fleet.stillness import canary_ended, canary_sent
 from ds4watch.fleet.tended import Tended
+from ds4watch.fleet.warm_up import requests, warm_up
 from ds4watch.model.errors import WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
+from ds4watch.model.worker import WorkerPhase
 
 if TYPE_CHECKING:
     from ds4watch.fleet.client import WorkerClient
 
+log = logging.getLogger(__name__)
+
 _LATELY_SECONDS = 15.0
 _DEVICE_READINGS = 60
+_LEAST_WARM_UP_SECONDS = 20.0
 _SLEEP_LEVEL = 1
 """Weights stay in memory; from level 2 they would be garbage until loaded again."""
 
@@ -75,6 +82,8 @@ class Deeds:
         client = self._client_of(self._backend.url(spec))
         if todo is Deed.CANARY:
             return await self._ask(worker, client, limits)
+        if todo is Deed.WARM_UP:
+            return await self._warm_up(worker, client, limits)
         return await _call(client, todo, limits)
 
     async def _ask(self, worker: Tended, client: WorkerClient, limits: LifeLimits) -> Seen:
@@ -97,6 +106,32 @@ class Deeds:
         finally:
             worker.still = canary_ended(worker.still, answered=answered)
         return Seen(alive=True, asked_at=asked_at, canary_ok=True)
+
+    async def _warm_up(self, worker: Tended, client: WorkerClient, limits: LifeLimits) -> Seen:
+        """Let the worker answer its warm-up requests. One that does not is asked a canary next."""
+        profile, began = worker.spec.profile, self._clock.monotonic()
+        asked = requests(profile, seed=int(self._clock.now()))
+        worker.still = canary_sent(worker.still)
+        told, answered = "no answer in time", False
+        try:
+            async with asyncio.timeout(_time_for_warm_up(worker.life, limits, self._clock.now())):
+                refused = await warm_up(client, profile.served_names[0], asked)
+            answered = True
+        except TimeoutError:
+            pass
+        except WorkerError as error:
+            told = str(error)
+        finally:
+            worker.still = canary_ended(worker.still, answered=answered)
+        if answered:
+            worker.warm_up_seconds = self._clock.monotonic() - began
+            if refused:
+                log.info("%s: refused while it was warmed up: %s", worker.spec.id, refused[0])
+            return Seen(alive=True, warmed=True)
+        if not self._backend.is_alive(worker.spec):
+            return await self._death_of(worker)
+        log.warning("%s: not warmed up: %s", worker.spec.id, told)
+        return Seen(alive=True, warmed=False, detail=told)
 
     async def _death_of(self, worker: Tended) -> Seen:
         path, begins_at = self._backend.log_path(worker.spec), worker.log_begins_at
@@ -122,6 +157,14 @@ class Deeds:
         remedy = Remedy.STEP_DOWN if step else Remedy.AT_END
         told = f"for want of memory ({oom.kind}) {seen.detail}; {oom.line}; {done}"
         return replace(seen, detail=told, remedy=remedy)
+
+
+def _time_for_warm_up(life: Life, limits: LifeLimits, now: UnixSeconds) -> float:
+    """Return what is left of the time for a start; a ready worker gets less, and a canary then."""
+    if life.phase is WorkerPhase.READY:
+        return limits.canary_interval_seconds + _LEAST_WARM_UP_SECONDS
+    left = life.tried_at + limits.start_timeout_seconds - now
+    return max(_LEAST_WARM_UP_SECONDS, left)
 
 
 async def _call(client: WorkerClient, todo: Deed, limits: LifeLimits) -> Seen:

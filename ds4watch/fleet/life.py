@@ -20,6 +20,7 @@ class Deed(StrEnum):
     START = "start"
     PROBE = "probe"
     CANARY = "canary"
+    WARM_UP = "warm up"
     SLEEP = "sleep"
     WAKE = "wake"
     ASK_ASLEEP = "ask whether it sleeps"
@@ -45,7 +46,8 @@ class LifeLimits:
     stall_floor_seconds: a scrape that hangs holds the last load for its timeout (5 s), so what is
     believed has to be older.
     stall_seconds: the longest that a busy engine may stand still (see `prefill`).
-    is_foreign: somebody else runs it: it is never started, slept or stopped.
+    warms_up: it answers a set of requests before it is ready, so that no user is the first.
+    is_foreign: somebody else runs it: it is never started, slept, warmed up or stopped.
     """
 
     start_timeout_seconds: float
@@ -58,6 +60,7 @@ class LifeLimits:
     stall_floor_seconds: float = 15.0
     stall_seconds: float = math.inf
     can_sleep: bool = False
+    warms_up: bool = False
     is_foreign: bool = False
 
 
@@ -89,6 +92,7 @@ class Seen:
     exit_code: int | None = None
     healthy: bool | None = None
     canary_ok: bool | None = None
+    warmed: bool | None = None
     sleeping: bool | None = None
     slept: bool | None = None
     woke: bool | None = None
@@ -109,6 +113,8 @@ class Life:
     """When it was last set about to become ready: started, adopted, woken or wanted again."""
     proved_at: UnixSeconds = 0.0
     """When it last answered a canary, moved a counter, or answered a request to its end."""
+    is_warm: bool = False
+    """It was warmed up since its process was started or woken; or that was tried, in vain."""
     asked_at: UnixSeconds = 0.0
     """When the last unanswered canary was sent."""
     canary_failures: int = 0
@@ -138,6 +144,7 @@ def started(life: Life, now: UnixSeconds) -> Life:
         go(life, WorkerPhase.STARTING, "process started", now),
         started_at=now,
         tried_at=now,
+        is_warm=False,
         canary_failures=0,
         asked_at=0.0,
     )
@@ -241,3 +248,21 @@ def failed(
 def go(life: Life, phase: WorkerPhase, reason: str, now: UnixSeconds) -> Life:
     """Return the life in another phase."""
     return replace(life, phase=phase, since=now, reason=reason)
+
+
+def tried_anew(life: Life, reason: str, now: UnixSeconds) -> Life:
+    """Return the life of a worker that has to prove itself before it is ready again."""
+    return replace(
+        go(life, WorkerPhase.WARMING, reason, now), tried_at=now, asked_at=0.0, canary_failures=0
+    )
+
+
+def death_of(seen: Seen) -> str:
+    """Return how a worker died."""
+    if seen.exit_code is None:
+        how = "its process is gone"
+    elif seen.exit_code < 0:
+        how = f"its process was ended by signal {-seen.exit_code}"
+    else:
+        how = f"its process ended with status {seen.exit_code}"
+    return f"{how} {seen.detail}".rstrip()

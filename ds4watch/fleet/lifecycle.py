@@ -23,11 +23,13 @@ from ds4watch.fleet.life import (
     LifeLimits,
     Seen,
     Work,
+    death_of,
     died,
     failed,
     go,
     progressed,
     proved,
+    tried_anew,
 )
 from ds4watch.fleet.wish import AS_SET, Wanted, Wish
 from ds4watch.model.ports import UnixSeconds
@@ -58,7 +60,7 @@ def deed(
         case WorkerPhase.STARTING | WorkerPhase.LOADING:
             todo = Deed.PROBE
         case WorkerPhase.WARMING:
-            todo = Deed.CANARY
+            todo = Deed.WARM_UP if _is_cold(life, limits) else Deed.CANARY
         case WorkerPhase.UNKNOWN:
             todo = Deed.CANARY if now >= life.retry_at else Deed.NOTHING
         case WorkerPhase.READY:
@@ -99,7 +101,7 @@ def wished(
         case WorkerPhase.DRAINING if has_to_go and _is_drained(life, limits, now, work):
             return go(life, WorkerPhase.STOPPING, why, now)
         case WorkerPhase.DRAINING if not has_to_go and goal is Wish.READY:
-            return _try_anew(life, "wanted again; waiting for an answer", now)
+            return tried_anew(life, "wanted again; waiting for an answer", now)
         case _:
             return life
 
@@ -130,7 +132,7 @@ def advance(
     if seen.gone is not None:
         return _after_stop(life, seen, now)
     if life.phase in MAY_DIE and not seen.alive:
-        return died(life, _death(seen), limits, now, remedy=seen.remedy)
+        return died(life, death_of(seen), limits, now, remedy=seen.remedy)
     match life.phase:
         case WorkerPhase.STARTING | WorkerPhase.LOADING:
             life = _starting(life, seen, limits, now)
@@ -213,8 +215,15 @@ def _starting(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> L
 
 
 def _warming(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Life:
+    if seen.warmed:
+        return _made_ready(replace(life, is_warm=True), now, "answered a canary, warmed up")
+    if seen.warmed is False:  # once is enough; whether it still answers is for a canary to say
+        return replace(life, is_warm=True, proved_at=0.0, reason=f"not warm: {seen.detail}")
     if seen.canary_ok:
-        return _made_ready(life, now)
+        life = replace(life, proved_at=now)
+        if not _is_cold(life, limits):
+            return _made_ready(life, now)
+        return replace(life, reason="it answered a canary; being warmed up")
     if seen.sleeping:
         return replace(go(life, WorkerPhase.ASLEEP, "it sleeps", now), proved_at=now)
     if now - life.tried_at > limits.start_timeout_seconds:
@@ -222,8 +231,13 @@ def _warming(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Li
     return life
 
 
-def _made_ready(life: Life, now: UnixSeconds) -> Life:
-    ready = go(life, WorkerPhase.READY, "answered a canary", now)
+def _is_cold(life: Life, limits: LifeLimits) -> bool:
+    """Return whether it answered a canary since it was set about, and is to be warmed up."""
+    return limits.warms_up and not life.is_warm and life.proved_at >= life.tried_at
+
+
+def _made_ready(life: Life, now: UnixSeconds, why: str = "answered a canary") -> Life:
+    ready = go(life, WorkerPhase.READY, why, now)
     return replace(ready, proved_at=now, asked_at=0.0, canary_failures=0)
 
 
@@ -257,14 +271,15 @@ def _unknown(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Li
 
 def _after_sleep(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Life:
     if seen.slept:
-        return replace(go(life, WorkerPhase.ASLEEP, "put to sleep", now), proved_at=now)
-    refused = _try_anew(life, f"it would not sleep: {seen.detail}", now)
+        asleep = go(life, WorkerPhase.ASLEEP, "put to sleep", now)
+        return replace(asleep, proved_at=now, is_warm=False)
+    refused = tried_anew(life, f"it would not sleep: {seen.detail}", now)
     return replace(refused, no_sleep_before=now + limits.backoff_max_seconds)
 
 
 def _asleep(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Life:
     if seen.woke or seen.sleeping is False:
-        return _try_anew(life, "awake; waiting for an answer", now)
+        return tried_anew(life, "awake; waiting for an answer", now)
     if seen.sleeping:
         return replace(life, proved_at=now)
     if seen.woke is None:
@@ -275,23 +290,7 @@ def _asleep(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Lif
     return failed(life, f"it cannot be woken: {seen.detail}", limits, now)
 
 
-def _try_anew(life: Life, reason: str, now: UnixSeconds) -> Life:
-    return replace(
-        go(life, WorkerPhase.WARMING, reason, now), tried_at=now, asked_at=0.0, canary_failures=0
-    )
-
-
 def _worked_on(life: Life, asked_at: UnixSeconds, limits: LifeLimits, now: UnixSeconds) -> bool:
     """Return whether it did other work while the canary waited, and not long ago either."""
     silent_since = now - limits.canary_interval_seconds
     return max(asked_at, silent_since) < life.proved_at <= now
-
-
-def _death(seen: Seen) -> str:
-    if seen.exit_code is None:
-        how = "its process is gone"
-    elif seen.exit_code < 0:
-        how = f"its process was ended by signal {-seen.exit_code}"
-    else:
-        how = f"its process ended with status {seen.exit_code}"
-    return f"{how} {seen.detail}".rstrip()

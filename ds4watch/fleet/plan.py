@@ -17,7 +17,11 @@ def wanted_specs(
 ) -> tuple[WorkerSpec, ...]:
     """Return a spec for each worker: `<profile>-<number>`, and those that others run."""
     own = [
-        WorkerSpec(f"{wanted.profile}-{number}", profiles[wanted.profile])
+        WorkerSpec(
+            f"{wanted.profile}-{number}",
+            profiles[wanted.profile],
+            is_spare=number >= wanted.count - wanted.spare,
+        )
         for wanted in workers
         for number in range(wanted.count)
     ]

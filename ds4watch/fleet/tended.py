@@ -20,6 +20,7 @@ from ds4watch.fleet.life import (
 from ds4watch.fleet.prefill import longest_prefill_seconds
 from ds4watch.fleet.start_times import StartTimes
 from ds4watch.fleet.stillness import Stillness, looked
+from ds4watch.fleet.warm_up import has_warm_up
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import WorkerLoad, WorkerPhase, WorkerView
 
@@ -52,6 +53,8 @@ class Tended:
         """As last reported, however long ago; for the story of its end."""
         self.progress: float | None = None
         self.prefill_rate: float | None = None
+        self.warm_up_seconds: float | None = None
+        """How long its last warm-up took."""
         self.work = NO_WORK_KNOWN
         self.still = Stillness()
         self.log_begins_at = 0
@@ -137,6 +140,7 @@ def limits_for(base: LifeLimits, worker: Tended, times: StartTimes) -> LifeLimit
             profile.max_model_len, worker.prefill_rate, floor_seconds=base.stall_floor_seconds
         ),
         can_sleep=not is_foreign and can_sleep(profile),
+        warms_up=not is_foreign and has_warm_up(profile),
         is_foreign=is_foreign,
     )
 
