@@ -34,6 +34,7 @@ from ds4watch.engine.running import Daemon
 from ds4watch.engine.spool import Spools
 from ds4watch.engine.status import Place
 from ds4watch.engine.tick import Engine
+from ds4watch.engine.warm_pool import WarmPool, warm_settings
 from ds4watch.engine.worker_journal import WorkerJournal
 from ds4watch.fleet.backend import LocalBackend, LocalPlace
 from ds4watch.fleet.board import CONTROL_SOCKET, BoardPublisher, last_fleet, last_policy
@@ -184,6 +185,8 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         clock=clock,
     )
     wishes = PersonWishes(supervisor, state, clock, await state.worker_wishes())
+    began_at = await state.began_at() or clock.now()
+    pool = WarmPool(supervisor, state, warm_settings(settings.fleet, began_at), clock)
     keeper = GatewayKeeper(table, settings.gateway, state_dir, clock)
     discovery = await stack.enter_async_context(
         Discovery(blueprint.scrape.groups, telemetry.process)
@@ -202,6 +205,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         runner=runner,
         dispatcher=dispatcher,
         telemetry=telemetry,
+        pool=pool,
         spools=Spools(state_dir / "spool", state, stores.restored.spool_offsets),
         rounds=open_rounds(
             blueprint.remote, settings, blueprint.rules, stack, wake=wake, clock=clock
@@ -215,6 +219,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     # Gateways come up, or come back, while the memory fills; the first tick waits for neither.
     await _start_gateways(keeper, settings)
     await wishes.tell()
+    await pool.begin(blueprint.specs, fleet)
     await supervisor.start(blueprint.specs, fleet)
     await remember(stores, blueprint.rules, clock)
     await engine.beat()

@@ -64,6 +64,7 @@ def _admin(
         live=parts.live,
         rules=parts.rules,
         gpus=parts.gpus,
+        pool=parts.pool,
     )
     ports = Ports(
         source=Status(engine.known, place, sources, clock=clock),

@@ -152,6 +152,7 @@ class Observer:
             *standstill_samples(known.fleet.workers, parts.supervisor.standstills()),
             *failure_samples(known.fleet.workers),
             *stay_samples(parts.supervisor.stays()),
+            *parts.pool.samples(known.fleet),
             *startup_samples(parts.supervisor.start_times.all()),
             *memory_samples(parts.supervisor.ladders, known.fleet.workers),
             *known.totals.samples(),

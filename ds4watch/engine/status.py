@@ -15,6 +15,7 @@ from ds4watch.config.settings import AdminSettings
 from ds4watch.engine.explained import explained
 from ds4watch.engine.parts import Known
 from ds4watch.engine.rulebook import RuleBook
+from ds4watch.engine.warm_pool import WarmPool
 from ds4watch.fleet.board import BoardPublisher
 from ds4watch.fleet.gateways import GatewayKeeper
 from ds4watch.fleet.supervisor import Supervisor
@@ -76,6 +77,7 @@ class Sources:
     live: LiveBuffer
     rules: RuleBook
     gpus: GpuWatch
+    pool: WarmPool
 
 
 class Status:
@@ -104,6 +106,7 @@ class Status:
             "fleet": [
                 self._worker(view, by_worker.get(view.id, ())) for view in known.fleet.workers
             ],
+            "pool": self._from.pool.as_json(known.fleet),
             "gateways": self._gateways(),
             "gpus": {"available": gpus.available, "why_not": gpus.why_not},
             "signals": fleet_signals(known.samples),

@@ -121,6 +121,8 @@ class Engine:
         )
         now = self._clock.now()
         scraped = [*collected.results, self._observer.publish(collected, now)]
+        known, board = self.known, self._parts.board
+        await self._parts.pool.step(known.fleet, known.holds, board.gateways())
         try:
             turn = self._evaluate(now)
             scraped += self._pages.scrapes(turn.written, now)

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -35,6 +35,8 @@ class GatewayView:
     pid: int
     policy_version: int
     inflight: int | None = None
+    unserved: Mapping[str, int] = field(default_factory=dict)
+    """Requests that found no ready worker, by model, since the gateway's start."""
 
 
 class _Link:
@@ -225,7 +227,8 @@ def _heard(view: GatewayView, message: Mapping[str, Any]) -> GatewayView:
     if message["type"] == "ack":
         return replace(view, policy_version=int(message["policy_version"]))
     if message["type"] == "stats":
-        return replace(view, inflight=int(message["inflight"]))
+        unserved = {str(model): int(n) for model, n in message.get("unserved", {}).items()}
+        return replace(view, inflight=int(message["inflight"]), unserved=unserved)
     return view
 
 

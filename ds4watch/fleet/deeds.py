@@ -125,6 +125,7 @@ class Deeds:
             worker.still = canary_ended(worker.still, answered=answered)
         if answered:
             worker.warm_up_seconds = self._clock.monotonic() - began
+            worker.warmed_at = self._clock.now()
             if refused:
                 log.info("%s: refused while it was warmed up: %s", worker.spec.id, refused[0])
             return Seen(alive=True, warmed=True)

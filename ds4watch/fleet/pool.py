@@ -45,6 +45,8 @@ class Facts:
     is_taken: bool = False
     is_held: bool = False
     idle_since: UnixSeconds | None = None
+    warmed_at: UnixSeconds = 0.0
+    warm_up_seconds: float | None = None
 
 
 NO_FACTS = Facts(is_taken=True)
@@ -92,6 +94,9 @@ class Asked:
     """Nobody is put to sleep; that it would be is told."""
 
 
+NOTHING_ASKED = Asked()
+
+
 def begun(before: FleetSnapshot, facts: Mapping[str, Facts], now: UnixSeconds) -> Pool:
     """Return the pool of a daemon that starts: who slept sleeps on, spares that ran run on."""
     phases = {view.id: view.phase for view in before.workers}
@@ -120,16 +125,36 @@ def hot(fleet: FleetSnapshot) -> int:
 
 
 def idle_since(
-    before: UnixSeconds | None, load: WorkerLoad, now: UnixSeconds, *, is_own: bool, served: bool
+    before: UnixSeconds | None, load: WorkerLoad, now: UnixSeconds, *, moved: bool, is_own: bool
 ) -> UnixSeconds | None:
     """Return since when a worker has nothing to do; None if it has, or if that is not known.
 
-    is_own: what is seen in it may be a canary or warm-up of ours. served: it answered a request
-    since the last look, which may have come and gone between two scrapes.
+    moved: a counter did. is_own: what is seen may be a canary or warm-up of ours.
     """
     counts = (load.running, load.waiting)
-    if load.running is None or served:
-        return None
-    if any(count is not None and count > 0 for count in counts) and not is_own:
+    works = moved or any(count is not None and count > 0 for count in counts)
+    if load.running is None or (works and not is_own):
         return None
     return now if before is None else before
+
+
+def to_rewarm(
+    fleet: FleetSnapshot, facts: Mapping[str, Facts], after_seconds: float, now: UnixSeconds
+) -> str | None:
+    """Return the ready worker to warm up again, if all is quiet: the longest not warmed up.
+
+    None of somebody above the pool, and none that did anything within `after_seconds`.
+    """
+    ready = [view for view in fleet.workers if view.phase is WorkerPhase.READY]
+    known = [(facts.get(view.id, NO_FACTS), view.id) for view in ready]
+    if any(fact.idle_since is None for fact, _ in known):
+        return None
+    due = [
+        (fact.warmed_at, name)
+        for fact, name in known
+        if not fact.is_taken
+        and not fact.is_held
+        and fact.warmed_at > 0
+        and now - max(fact.idle_since or 0.0, fact.warmed_at) >= after_seconds
+    ]
+    return min(due)[1] if due else None

@@ -22,6 +22,7 @@ from ds4watch.fleet.life import (
     started,
 )
 from ds4watch.fleet.lifecycle import advance, deed, is_as_wished, served, wished
+from ds4watch.fleet.pool import Facts
 from ds4watch.fleet.ring_log import trim
 from ds4watch.fleet.start_times import StartTimes
 from ds4watch.fleet.stillness import still_seconds
@@ -130,6 +131,16 @@ class Supervisor:
         """Return every worker as it stands, in a stable order."""
         return tuple(worker.view(self._backend) for worker in self._workers.values())
 
+    def facts(self) -> dict[str, Facts]:
+        """Return what the warm pool goes by."""
+        above = (wanted for by, wanted in self._wishes.items() if by > By.WARM_POOL)
+        taken = {name for wanted in above for name, it in wanted.items() if it.wish is not None}
+        return {name: it.facts(is_taken=name in taken) for name, it in self._workers.items()}
+
+    def warm(self, worker_id: str) -> None:
+        """Have a ready worker warmed up again, beside what it does."""
+        self._workers[worker_id].is_to_warm = True
+
     def stays(self) -> tuple[Stay, ...]:
         """Return how the time of every worker went."""
         now = self._clock.now()
@@ -181,6 +192,7 @@ class Supervisor:
             worker = self._workers.get(name)
             if worker is not None:
                 worker.life = served(worker.life, min(at, self._clock.now()))
+                worker.idle_since = None
 
     def in_doubt(self) -> frozenset[str]:
         """Return the ready workers that left their last canary unanswered."""
@@ -260,6 +272,7 @@ class Supervisor:
         await self._move(worker, self._wished(worker, worker.life))
         limits = self.limits_of(name)
         todo = deed(worker.life, limits, self._clock.now(), self.wanted(name), worker.work)
+        todo = worker.next_deed(todo)
         if todo is Deed.START:
             await self._start(worker)
             return

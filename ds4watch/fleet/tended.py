@@ -10,6 +10,7 @@ from ds4watch.fleet.backend import LocalBackend, WorkerSpec
 from ds4watch.fleet.command import can_sleep
 from ds4watch.fleet.life import (
     NO_WORK_KNOWN,
+    Deed,
     Life,
     LifeLimits,
     Work,
@@ -17,6 +18,7 @@ from ds4watch.fleet.life import (
     still_quarantined,
     still_ready,
 )
+from ds4watch.fleet.pool import Facts, idle_since
 from ds4watch.fleet.prefill import longest_prefill_seconds
 from ds4watch.fleet.start_times import StartTimes
 from ds4watch.fleet.stillness import Stillness, looked
@@ -53,8 +55,11 @@ class Tended:
         """As last reported, however long ago; for the story of its end."""
         self.progress: float | None = None
         self.prefill_rate: float | None = None
+        self.is_to_warm = False
+        self.warmed_at: UnixSeconds = 0.0
         self.warm_up_seconds: float | None = None
-        """How long its last warm-up took."""
+        self.idle_since: UnixSeconds | None = None
+        """None: it works, or that is not known."""
         self.work = NO_WORK_KNOWN
         self.still = Stillness()
         self.log_begins_at = 0
@@ -78,6 +83,8 @@ class Tended:
         moved = self._moved(load, progress)
         if moved:
             self.life = progressed(self.life, now)
+        is_own = self.still.looks != 0
+        self.idle_since = idle_since(self.idle_since, load, now, moved=moved, is_own=is_own)
         self.still = looked(self.still, load, now, moved=moved)
         self.work = _work(self.work, load, scraped_at, moved=moved)
         self.load, self.progress = load, progress
@@ -119,6 +126,24 @@ class Tended:
             max_inflight=most_inflight(self.running.profile),
         )
 
+    def facts(self, *, is_taken: bool) -> Facts:
+        """Return what the warm pool goes by."""
+        return Facts(
+            can_sleep=may_sleep(self.spec),
+            is_spare=self.spec.is_spare,
+            is_taken=is_taken or self.leaves,
+            idle_since=self.idle_since,
+            warmed_at=self.warmed_at,
+            warm_up_seconds=self.warm_up_seconds,
+        )
+
+    def next_deed(self, todo: Deed) -> Deed:
+        """Return what to do for it: what the machine says, or what it was asked beside."""
+        if todo is not Deed.NOTHING or not self.is_to_warm:
+            return todo
+        self.is_to_warm = False
+        return Deed.WARM_UP if self.life.phase is WorkerPhase.READY else todo
+
     def _moved(self, load: WorkerLoad, progress: float | None) -> bool:
         """Return whether the engine did something since the last look.
 
@@ -126,6 +151,11 @@ class Tended:
         """
         pairs = ((progress, self.progress), (load.kv_usage_ratio, self.load.kv_usage_ratio))
         return any(new is not None and old is not None and new != old for new, old in pairs)
+
+
+def may_sleep(spec: WorkerSpec) -> bool:
+    """Return whether a worker can be put to sleep."""
+    return spec.url is None and can_sleep(spec.profile)
 
 
 def limits_for(base: LifeLimits, worker: Tended, times: StartTimes) -> LifeLimits:
@@ -139,7 +169,7 @@ def limits_for(base: LifeLimits, worker: Tended, times: StartTimes) -> LifeLimit
         stall_seconds=longest_prefill_seconds(
             profile.max_model_len, worker.prefill_rate, floor_seconds=base.stall_floor_seconds
         ),
-        can_sleep=not is_foreign and can_sleep(profile),
+        can_sleep=may_sleep(worker.spec),
         warms_up=not is_foreign and has_warm_up(profile),
         is_foreign=is_foreign,
     )

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from ds4watch.fleet.pool import (
     NO_FACTS,
+    NOTHING_ASKED,
     SPARE,
     Asked,
     Change,
@@ -43,7 +44,7 @@ def plan(
     pool: Pool,
     settings: PoolSettings,
     now: UnixSeconds,
-    asked: Asked = Asked(),
+    asked: Asked = NOTHING_ASKED,
 ) -> tuple[Pool, tuple[Change, ...]]:
     """Return the pool after a look at the fleet, and what changed."""
     pool = _settled(fleet, facts, pool, now)

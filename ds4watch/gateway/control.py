@@ -104,6 +104,7 @@ class ControlClient:
             "inflight": self._state.inflight.total,
             "inflight_by_worker": dict(self._state.inflight.by_worker),
             "requests_total": self._state.requests_total,
+            "unserved": dict(self._state.unserved),
         }
 
     async def _send(self, writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:

@@ -26,9 +26,12 @@ _LAST_WORDS_SECONDS = 5.0
 class Forwarder:
     """Tries workers until one answers or there is no sense in going on."""
 
-    def __init__(self, state: GatewayState, relay: Relay, *, max_attempts: int) -> None:
+    def __init__(
+        self, state: GatewayState, relay: Relay, *, max_attempts: int, wake_wait_seconds: float
+    ) -> None:
         self._state = state
         self._relay = relay
+        self._wake_wait_seconds = wake_wait_seconds
         self._max_attempts = max_attempts
         # What was told and has not ended: the first failure is told, not each.
         self._failing: dict[str, RetryReason] = {}
@@ -40,7 +43,7 @@ class Forwarder:
         """Return the response for the client. Raises RefusedError, ClientGoneError."""
         self._state.count_request()
         headers = headers_for_worker(request.headers, call.id)
-        route = self._first_route(call, shaped.model)
+        route = await self._first_route(call, shaped.model)
         tried: frozenset[str] = frozenset()
         while True:
             worker = route.worker
@@ -62,8 +65,8 @@ class Forwarder:
                 self._note_success(worker.id)
                 return response
 
-    def _first_route(self, call: Call, model: str) -> RouteDecision:
-        route = self._state.choose(model, frozenset())
+    async def _first_route(self, call: Call, model: str) -> RouteDecision:
+        route = await self._state.until_routable(model, self._wake_wait_seconds)
         if isinstance(route, RouteDecision):
             return route
         raise self._no_route(call, route, model)

@@ -66,7 +66,10 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
         spool = await stack.enter_async_context(_spooling(options))
         session = await stack.enter_async_context(session_of(settings))
         forwarder = Forwarder(
-            state, Relay(session, settings, clock), max_attempts=settings.max_attempts
+            state,
+            Relay(session, settings, clock),
+            max_attempts=settings.max_attempts,
+            wake_wait_seconds=settings.wake_wait_seconds,
         )
         handlers = Handlers(
             options.name,

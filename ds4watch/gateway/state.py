@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +11,13 @@ from contextlib import contextmanager
 from ds4watch.model.ports import Clock
 from ds4watch.model.service_policy import Board, ServicePolicy
 from ds4watch.model.worker import FleetSnapshot, WorkerPhase
-from ds4watch.routing.choice import NoRoute, RouteDecision, choose
+from ds4watch.routing.choice import (
+    NoRoute,
+    NoRouteReason,
+    RouteDecision,
+    choose,
+    is_about_to_be_ready,
+)
 from ds4watch.routing.ejection import (
     Ejections,
     forget_absent,
@@ -79,6 +87,9 @@ class GatewayState:
         """Models of ready workers that are not excluded."""
         self.inflight = Inflight()
         self.requests_total = 0
+        self.unserved: dict[str, int] = {}
+        """Requests that found no ready worker, by model: of workers that there are."""
+        self._came = asyncio.Event()
         self.draining = False
         self.cut_off = False
         """The drain is over: requests that are still open are ended by us, not by clients."""
@@ -87,6 +98,8 @@ class GatewayState:
         """Obey `board` from this instant on; requests under way keep what they began with."""
         self._heard_at = self._clock.monotonic()
         self.board = board
+        self._came.set()
+        self._came = asyncio.Event()
         self._obey(board.policy)
         workers = board.fleet.workers
         self._ejections = forget_absent(self._ejections, frozenset(it.id for it in workers))
@@ -119,6 +132,32 @@ class GatewayState:
             ejected=self._ejections.at(self._clock.monotonic()),
             processes=self._processes,
         )
+
+    async def until_routable(self, model: str, seconds: float) -> RouteDecision | NoRoute:
+        """Return the worker to try first; wait for one that is being woken or warmed up.
+
+        `seconds` at most, and not once this gateway drains: then the client does better elsewhere.
+        """
+        route = self.choose(model, frozenset())
+        if isinstance(route, NoRoute) and route.reason is NoRouteReason.NOT_READY:
+            self._count_unserved(model)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while isinstance(route, NoRoute) and self._is_worth_waiting(route, model):
+                    await self._came.wait()
+                    route = self.choose(model, frozenset())
+        return route
+
+    def _is_worth_waiting(self, route: NoRoute, model: str) -> bool:
+        return (
+            route.reason is NoRouteReason.NOT_READY
+            and not self.draining
+            and is_about_to_be_ready(self.board.fleet, model)
+        )
+
+    def _count_unserved(self, model: str) -> None:
+        if any(model in worker.models for worker in self.board.fleet.workers):  # a bounded set
+            self.unserved[model] = self.unserved.get(model, 0) + 1
 
     def has_retry_left(self) -> bool:
         """Return whether the budget has room for one more retry."""

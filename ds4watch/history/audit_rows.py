@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, func, insert, select
 
 from ds4watch.history.alert_rows import transition_document
 from ds4watch.history.rows import AuditEntry, AuditKind
 from ds4watch.history.state_models import audit
 from ds4watch.model.action import ActionPlan, Outcome, Refusal
 from ds4watch.model.alert import AlertPhase, Transition
+from ds4watch.model.ports import UnixSeconds
 
 MOST_ENTRIES = 1000
 
@@ -125,3 +126,9 @@ def of_outcome(outcome: Outcome, kind: str, target: str) -> AuditEntry:
             "after": dict(outcome.after),
         },
     )
+
+
+def oldest_at(connection: Connection) -> UnixSeconds | None:
+    """Return the instant of the oldest row that is kept."""
+    found: UnixSeconds | None = connection.execute(select(func.min(audit.c.at))).scalar()
+    return found

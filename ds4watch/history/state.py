@@ -190,6 +190,10 @@ class StateStore:
         """Store what a person wishes of a worker, with its audit row."""
         await self._database.write(worker_rows.save_wish, wish, told)
 
+    async def began_at(self) -> UnixSeconds | None:
+        """Return when the story that is kept begins; None if nothing was written yet."""
+        return await self._database.read(audit_rows.oldest_at)
+
     async def worker_wishes(self) -> list[WorkerWish]:
         """Return what a person wishes of each worker."""
         return await self._database.read(worker_rows.stored_wishes)

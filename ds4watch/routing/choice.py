@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ds4watch.model.ports import UnixSeconds
-from ds4watch.model.worker import FleetSnapshot, WorkerView
+from ds4watch.model.worker import FleetSnapshot, WorkerPhase, WorkerView
 from ds4watch.routing.admission import has_room
 
 _LOAD_WEIGHT = 0.6
@@ -88,6 +88,14 @@ def choose(
     if other > health:
         best, health = second, other
     return RouteDecision(worker=best, health=health, candidates=len(candidates))
+
+
+def is_about_to_be_ready(fleet: FleetSnapshot, model: str) -> bool:
+    """Return whether a worker of a model that nobody ready serves is seconds away from ready."""
+    return any(
+        model in worker.models and worker.phase in (WorkerPhase.ASLEEP, WorkerPhase.WARMING)
+        for worker in fleet.workers
+    )
 
 
 def health_of(worker: WorkerView, *, inflight: int, most: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ds4watch.vocabulary.money import COST_SIGNALS, QUALITY_SIGNALS
 from ds4watch.vocabulary.signal import Signal, SignalType, counter, gauge, histogram
+from ds4watch.vocabulary.states import STATE_SIGNALS
 
 PER_WORKER = ("worker", "profile", "model")
 PER_ENGINE = (*PER_WORKER, "engine")
@@ -155,58 +156,7 @@ ROUTER_SIGNALS = (
 """From the page of a router in front of workers: vllm-router, production-stack, LiteLLM."""
 
 FLEET_SIGNALS = (
-    gauge(
-        "ds4_worker_state",
-        "1 for the state a worker is in, 0 for the others.",
-        "worker",
-        "profile",
-        "state",
-    ),
-    counter(
-        "ds4_worker_state_seconds_total",
-        "Time a worker was in a state since the daemon's start.",
-        "worker",
-        "profile",
-        "state",
-    ),
-    gauge(
-        "ds4_worker_state_since_seconds",
-        "For how long a worker is in the state that it is in.",
-        "worker",
-        "profile",
-    ),
-    gauge(
-        "ds4_worker_memory_steps",
-        "Steps down that a worker was started with since it died for want of memory; see"
-        " docs/memory.md.",
-        "worker",
-        "profile",
-    ),
-    counter(
-        "ds4_worker_oom_total",
-        "Deaths for want of memory since the daemon's start, by what was short and when.",
-        "worker",
-        "kind",
-    ),
-    gauge(
-        "ds4_profile_startup_seconds",
-        "Usual time from process start to the first answered canary: the median of the last 10.",
-        "profile",
-    ),
-    gauge(
-        "ds4_worker_standstill_seconds",
-        "Time for which requests are in a ready worker's engine and nothing but canaries moves it;"
-        " 0 if it moves or is idle, absent if its load is not known.",
-        "worker",
-        "profile",
-    ),
-    gauge(
-        "ds4_worker_failure_info",
-        "1 for each worker that is down, with the cause and what it was doing.",
-        "worker",
-        "profile",
-        "why",
-    ),
+    *STATE_SIGNALS,
     *COST_SIGNALS,
     gauge("ds4_degradation_level", "Degradation level in force; 0 is normal.", "pool"),
     counter("ds4_gateway_requests_total", "Requests ended at the gateway.", "outcome", "model"),
