@@ -78,6 +78,8 @@ def _parts(status: Mapping[str, Any]) -> Iterator[RenderableType]:
         until = instant(hold.get("until_at"))
         line = f"hold on {hold['target']} until {until}, by {hold['who']}: {hold['why']}"
         yield Text(line, style="yellow")
+    if pool := status.get("pool"):
+        yield _pool_line(pool)
     yield fleet_table(status.get("fleet") or [])
     alerts = sorted(status.get("alerts") or (), key=_worst_first)
     if all(alert.get("severity") == "none" for alert in alerts):
@@ -90,6 +92,15 @@ def _parts(status: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield _job_table(jobs)
     if why_not := (status.get("gpus") or {}).get("why_not"):
         yield Text(f"No GPU readings: {why_not}")
+
+
+def _pool_line(pool: Mapping[str, Any]) -> Text:
+    missing, resting = pool.get("missing"), pool.get("resting") or ()
+    line = f"warm: {number(pool.get('hot'))} ready, {number(pool.get('min_hot'))} wanted at least"
+    line += "".join(f"; {it['worker']} {it['wish']}: {it['why']}" for it in resting)
+    if pool.get("trial_until"):
+        line += f"; until {instant(pool['trial_until'])} sleep is only told"
+    return Text(line, style="yellow" if missing else "green")
 
 
 def _level_line(policy: Mapping[str, Any] | None) -> Text:

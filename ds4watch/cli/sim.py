@@ -57,6 +57,9 @@ def sim(
     first_request_seconds: Annotated[
         float, typer.Option(min=0, help="Extra time of the first step.")
     ] = 0.0,
+    wake_seconds: Annotated[
+        float, typer.Option(min=0, help="Time that waking up from sleep takes.")
+    ] = 0.0,
     precision_noise: Annotated[
         float, typer.Option(min=0, help="Deviation added to log probabilities.")
     ] = 0.0,
@@ -83,6 +86,7 @@ def sim(
         decode_tokens_per_second=decode_tokens_per_second,
         startup_seconds=startup_seconds,
         first_request_seconds=first_request_seconds,
+        wake_seconds=wake_seconds,
         precision_noise=precision_noise,
         dev_mode=dev_mode,
         seed=seed,

@@ -135,6 +135,8 @@ class DevHandlers:
     async def wake_up(self, request: web.Request) -> web.Response:
         """Wake the worker, or the memory named by tags."""
         tags = request.query.getall("tags", [])
+        if self._worker.is_sleeping:
+            await asyncio.sleep(self._worker.settings.wake_seconds)
         awake = self._worker.wake_up(tags)
         return web.json_response({"status": "awake" if awake else "sleeping", "tags": tags or None})
 

@@ -22,6 +22,7 @@ class SimSettings:
     decode_tokens_per_second: float = 50.0
     startup_seconds: float = 0.0
     first_request_seconds: float = 0.0
+    wake_seconds: float = 0.0
     precision_noise: float = 0.0
     dev_mode: bool = False
     seed: int = 1

@@ -87,6 +87,7 @@ _ORIGINS = (
     ("ds4_alerts", "the alerts of the last tick"),
     ("ds4_worker_", "the supervisor"),
     ("ds4_profile_startup", "the supervisor"),
+    ("ds4_hot_workers", "the supervisor"),
     ("ds4_cost_", "the price list and the ledger"),
     ("ds4_degradation_level", "the service policy in force"),
     ("ds4_gateway_inflight", "the gateways, asked each tick"),

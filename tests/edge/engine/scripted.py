@@ -158,6 +158,9 @@ class Fleet:
         self._schema = samples.intern(_SCHEMA)
         self._clock = clock
 
+    async def step(self, *_: object) -> None:
+        return None
+
     def views(self) -> tuple[()]:
         return ()
 
@@ -248,6 +251,7 @@ class Daemon:
             discovery=fleet,
             scraper=fleet,
             gpus=fleet,
+            pool=fleet,
             board=board,
             samples=cast("Any", Stepping(samples, steps)),
             state=self.stepping,
