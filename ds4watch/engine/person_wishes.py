@@ -59,10 +59,7 @@ class PersonWishes:
             message = f"{worker} is run by somebody else: it can be drained, and started again"
             raise RefusedError(message)
         if verb == "sleep" and not limits.can_sleep:
-            message = (
-                f"{worker} has no sleep mode: its profile needs --enable-sleep-mode among "
-                "`engine_args` and VLLM_SERVER_DEV_MODE: '1' in `environment`"
-            )
+            message = f"{worker} has no sleep mode: its profile needs `sleep: true`"
             raise RefusedError(message)
         now = self._clock.now()
         fresh = WorkerWish(worker, None, None, None, who, why, now)

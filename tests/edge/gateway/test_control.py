@@ -97,6 +97,7 @@ async def test_stats_are_told_when_asked_for(tmp_path: Path) -> None:
             "inflight": 0,
             "inflight_by_worker": {},
             "requests_total": 1,
+            "unserved": {},
         }
 
 
