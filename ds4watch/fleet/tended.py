@@ -47,6 +47,7 @@ class Tended:
         self.spec = spec
         self.running = spec
         """Its spec as it was started, with what a memory ladder lowered."""
+        self.may_sleep = may_sleep(spec)
         self.next_spec: WorkerSpec | None = None
         """What it is to run from its next start on."""
         self.life = life
@@ -95,6 +96,7 @@ class Tended:
         """Forget what an earlier process said."""
         if self.next_spec is not None:
             self.spec, self.next_spec = self.next_spec, None
+            self.may_sleep = may_sleep(self.spec)
         self.log_begins_at, self.had_served = log_begins_at, False
         self.last_load, self.still, self.work = WorkerLoad(), Stillness(), NO_WORK_KNOWN
 
@@ -129,7 +131,7 @@ class Tended:
     def facts(self, *, is_taken: bool) -> Facts:
         """Return what the warm pool goes by."""
         return Facts(
-            can_sleep=may_sleep(self.spec),
+            can_sleep=self.may_sleep,
             is_spare=self.spec.is_spare,
             is_taken=is_taken or self.leaves,
             idle_since=self.idle_since,
@@ -169,7 +171,7 @@ def limits_for(base: LifeLimits, worker: Tended, times: StartTimes) -> LifeLimit
         stall_seconds=longest_prefill_seconds(
             profile.max_model_len, worker.prefill_rate, floor_seconds=base.stall_floor_seconds
         ),
-        can_sleep=may_sleep(worker.spec),
+        can_sleep=worker.may_sleep,
         warms_up=not is_foreign and has_warm_up(profile),
         is_foreign=is_foreign,
     )

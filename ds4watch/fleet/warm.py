@@ -9,7 +9,7 @@ rests    one at a time, after a time without work, never below `min_hot`, never 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ds4watch.fleet.pool import (
@@ -49,7 +49,7 @@ def plan(
     """Return the pool after a look at the fleet, and what changed."""
     pool = _settled(fleet, facts, pool, now)
     look = _Look(fleet, facts, pool, settings, now)
-    calls = dict(_calls(look, asked))
+    calls = _calls(look, asked)
     if calls:
         resting = {name: rest for name, rest in pool.resting.items() if name not in calls}
         called_at = {**pool.called_at, **dict.fromkeys(calls, now)}
@@ -93,6 +93,7 @@ class _Look:
             if view.phase is WorkerPhase.READY
             and (view.id not in pool.resting or self.fact(view).is_taken)
         ]
+        self._can_spare: dict[str, bool] = {}
         self.by_model: dict[str, list[WorkerView]] = {}
         for view in self.ready:
             for model in view.models:
@@ -101,12 +102,19 @@ class _Look:
     def fact(self, view: WorkerView) -> Facts:
         return self.facts.get(view.id, NO_FACTS)
 
-    def is_coming(self, view: WorkerView, phases: tuple[WorkerPhase, ...]) -> bool:
-        """Return whether it is about to be ready: in one of the phases, or called and not begun."""
-        if view.phase in phases:
-            return True
-        rests = view.id in self.pool.resting or self.fact(view).is_taken
-        return not rests and view.id in self.pool.called_at and view.phase in _IS_AWAY
+    def coming(self, phases: tuple[WorkerPhase, ...]) -> list[WorkerView]:
+        """Return who is about to be ready: in one of the phases, or called and not begun."""
+        return [
+            view
+            for view in self.views
+            if view.phase in phases
+            or (
+                view.phase in _IS_AWAY
+                and view.id in self.pool.called_at
+                and view.id not in self.pool.resting
+                and not self.fact(view).is_taken
+            )
+        ]
 
     def callable(self) -> list[WorkerView]:
         """Return who may be called, sleepers first."""
@@ -120,11 +128,18 @@ class _Look:
         ]
         return sorted(found, key=lambda view: self.pool.resting[view.id].wish is not Wish.ASLEEP)
 
+    def can_spare_one(self, model: str) -> bool:
+        """Return whether the load of a model is known, and small for one ready worker fewer."""
+        if model not in self._can_spare:
+            is_known = all(view.load.running is not None for view in self.by_model[model])
+            self._can_spare[model] = is_known and self.pressure(model, fewer=1) <= _CALM_RATIO
+        return self._can_spare[model]
+
     def pressure(self, model: str, fewer: int = 0) -> float:
         """Return the load of a model's ready workers as a share of what calls others.
 
         With `fewer` of them. Not reported is not zero: then it is not known, and calls nobody,
-        and nobody rests on it either (see `_carries`).
+        and nobody rests on it either (see `can_spare_one`).
         """
         views = self.by_model.get(model, [])
         count = len(views) - fewer
@@ -157,41 +172,44 @@ def _settled(
     return replace(pool, resting=resting, called_at=called_at)
 
 
-def _calls(look: _Look, asked: Asked) -> Iterator[tuple[str, str]]:
-    """Yield who is called, and why."""
+def _calls(look: _Look, asked: Asked) -> dict[str, str]:
+    """Return who is called, and why."""
     free = look.callable()
-    for why, view in _needed(look, asked, free):
-        free.remove(view)
-        yield view.id, why
-
-
-def _needed(look: _Look, asked: Asked, free: list[WorkerView]) -> Iterator[tuple[str, WorkerView]]:
-    everybody = list(free)
-    yield from _for_the_floor(look, free)
-    for model in sorted({model for view in free for model in view.models}):
-        able = [view for view in free if model in view.models]
-        if not able:
+    if not free:
+        return {}
+    waking, starting = look.coming(_WAKES), look.coming(_COMES)
+    found = _for_the_floor(look, free, len(waking), len(starting))
+    came = {model for view in free if view.id in found for model in view.models}
+    by_model: dict[str, list[WorkerView]] = {}
+    for view in free:
+        for model in view.models:
+            if view.id not in found and model not in came:
+                by_model.setdefault(model, []).append(view)
+    for model, able in sorted(by_model.items()):
+        if found.keys() & {view.id for view in able}:
+            continue  # one that serves it was called for another model just now
+        soon = starting if _all_spare(able, look) else waking
+        if any(model in view.models for view in soon):
             continue
-        phases = _COMES if _all_spare(able, look) else _WAKES
-        if any(look.is_coming(view, phases) for view in look.views if model in view.models):
-            continue
-        if any(view not in free for view in everybody if model in view.models):
-            continue  # one that serves it was called for something else just now
         why = _why_for(look, model, able, asked)
         if why:
-            yield why, able[0]
+            found[able[0].id] = why
+    return found
 
 
-def _for_the_floor(look: _Look, free: list[WorkerView]) -> Iterator[tuple[str, WorkerView]]:
-    """Yield who is called to have enough ready; a sleeper is sooner there than who starts."""
-    ready, count = len(look.ready), len(free)
+def _for_the_floor(
+    look: _Look, free: list[WorkerView], waking: int, starting: int
+) -> dict[str, str]:
+    """Return who is called to have enough ready; a sleeper is sooner there than who starts."""
+    ready = len(look.ready)
     why = f"{ready} of {look.goal} workers are ready"
-    for view in list(free):
+    found: dict[str, str] = {}
+    for view in free:
         is_asleep = look.pool.resting[view.id].wish is Wish.ASLEEP
-        phases = _WAKES if is_asleep else _COMES
-        coming = sum(look.is_coming(it, phases) for it in look.views)
-        if ready + coming + count - len(free) < look.goal:
-            yield why, view
+        if ready + (waking if is_asleep else starting) + len(found) >= look.goal:
+            continue
+        found[view.id] = why
+    return found
 
 
 def _all_spare(able: list[WorkerView], look: _Look) -> bool:
@@ -227,7 +245,7 @@ def _to_rest(look: _Look) -> tuple[WorkerView, Rest] | None:
     found = [
         (view, wish)
         for view in look.ready
-        if (wish := _rest_of(view, look)) is not None and _carry(look, view)
+        if (wish := _rest_of(view, look)) is not None and _carry(look, view.models)
     ]
     if not found:
         return None
@@ -250,10 +268,6 @@ def _rest_of(view: WorkerView, look: _Look) -> Wish | None:
     return Wish.ASLEEP if fact.can_sleep and idle >= settings.sleep_after_seconds else None
 
 
-def _carry(look: _Look, view: WorkerView) -> bool:
-    """Return whether the others of its models would carry the load with ease."""
-    return all(
-        look.pressure(model, fewer=1) <= _CALM_RATIO
-        and all(it.load.running is not None for it in look.by_model[model])
-        for model in view.models
-    )
+def _carry(look: _Look, models: tuple[str, ...]) -> bool:
+    """Return whether one fewer would carry the load of these models with ease."""
+    return all(look.can_spare_one(model) for model in models)

@@ -107,7 +107,7 @@ def test_a_request_for_a_spares_model_has_it_started_and_a_later_one_waits_till_
 def test_a_person_may_put_a_worker_to_sleep_and_the_pool_leaves_it_so(tmp_path: Path) -> None:
     wanted = [{"profile": "a", "count": 2}]
     with fleet_of(tmp_path, [profile("a")], wanted) as daemon:
-        config = ("--config", str(daemon.config))
+        config = daemon.options
         daemon.command("workers", "sleep", "a-0", "--why", "test", *config)
         until(lambda: phase(daemon, "a-0") == "asleep", "asleep")
         until(lambda: daemon.metric("ds4_hot_workers_missing ") == 1, "that one is missing is told")

@@ -66,7 +66,7 @@ def test_a_sleeper_is_not_routed_to_and_once_woken_answers_as_before(daemon: Dae
     before = text_of(complete(daemon))
     url = daemon.worker("sleepy-0")["url"]
     port = int(url.rpartition(":")[2])
-    config = ("--config", str(daemon.config))
+    config = daemon.options
     slept = daemon.command("workers", "sleep", "sleepy-0", "--why", "night", *config)
     assert slept.returncode == 0, slept.stderr
     until(lambda: daemon.worker("sleepy-0")["phase"] == "asleep", "asleep")

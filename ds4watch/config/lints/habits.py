@@ -34,9 +34,9 @@ def _switches(profile: Profile, arguments: Arguments) -> Iterator[Advice]:
         message = "without CUDA graphs a GPU waits for the CPU at each token"
         yield warn(eager.path, message, "take it out, or move it to cpu_args")
     asleep = arguments.switch("--enable-sleep-mode")
-    if asleep is not None and profile.environment.get("VLLM_SERVER_DEV_MODE", "").strip() != "1":
+    if asleep is not None and not profile.has_dev_mode:
         message = "sleep mode has no endpoints without VLLM_SERVER_DEV_MODE, and is never used"
-        yield warn(asleep.path, message, 'add VLLM_SERVER_DEV_MODE: "1" to environment')
+        yield warn(asleep.path, message, "say `sleep: true`, which adds both")
     mode = arguments.find("--performance-mode")
     clash = {WorkClass.INTERACTIVE: "throughput", WorkClass.BATCH: "interactivity"}
     if mode is not None and clash.get(profile.work) == mode.value:
