@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,10 @@ def profile(name: str, **more: Any) -> Mapping[str, Any]:
 
 @contextmanager
 def fleet_of(
-    folder: Path, profiles: list[Mapping[str, Any]], workers: list[Mapping[str, Any]], **more: Any
+    folder: Path,
+    profiles: Sequence[Mapping[str, Any]],
+    workers: Sequence[Mapping[str, Any]],
+    **more: Any,
 ) -> Iterator[Daemon]:
     for it in profiles:
         (folder / f"{it['name']}.yml").write_text(yaml.safe_dump(dict(it)), encoding="utf-8")
@@ -50,7 +53,7 @@ def told(daemon: Daemon, worker: str) -> list[str]:
 def test_an_idle_worker_sleeps_and_is_woken_when_the_other_of_its_model_dies(
     tmp_path: Path,
 ) -> None:
-    wanted = [{"profile": "a", "count": 2}, {"profile": "b"}]
+    wanted: list[Mapping[str, Any]] = [{"profile": "a", "count": 2}, {"profile": "b"}]
     often = {"sleep_after_seconds": 1, "sleep_trial_days": 0, "min_hot": 1}
     with fleet_of(tmp_path, [profile("a"), profile("b")], wanted, **often) as daemon:
 
@@ -74,7 +77,7 @@ def test_an_idle_worker_sleeps_and_is_woken_when_the_other_of_its_model_dies(
 
 
 def test_in_the_first_week_it_is_only_told_who_would_sleep(tmp_path: Path) -> None:
-    wanted = [{"profile": "a", "count": 2}]
+    wanted: list[Mapping[str, Any]] = [{"profile": "a", "count": 2}]
     with fleet_of(tmp_path, [profile("a")], wanted, sleep_after_seconds=1, min_hot=1) as daemon:
         until(lambda: any("would be put to sleep" in it for it in told(daemon, "a-0")), "the word")
         assert [phase(daemon, it) for it in ("a-0", "a-1")] == ["ready", "ready"]
@@ -88,7 +91,7 @@ def test_a_request_for_a_spares_model_has_it_started_and_a_later_one_waits_till_
     tmp_path: Path,
 ) -> None:
     spare = profile("b", engine_args=["--first-request-seconds=3"])
-    wanted = [{"profile": "a"}, {"profile": "b", "count": 1, "spare": 1}]
+    wanted: list[Mapping[str, Any]] = [{"profile": "a"}, {"profile": "b", "count": 1, "spare": 1}]
     with fleet_of(tmp_path, [profile("a"), spare], wanted, min_hot=1) as daemon:
         assert phase(daemon, "b-0") == "absent"
         refused = daemon.complete(model="b")
@@ -105,7 +108,7 @@ def test_a_request_for_a_spares_model_has_it_started_and_a_later_one_waits_till_
 
 
 def test_a_person_may_put_a_worker_to_sleep_and_the_pool_leaves_it_so(tmp_path: Path) -> None:
-    wanted = [{"profile": "a", "count": 2}]
+    wanted: list[Mapping[str, Any]] = [{"profile": "a", "count": 2}]
     with fleet_of(tmp_path, [profile("a")], wanted) as daemon:
         config = daemon.options
         daemon.command("workers", "sleep", "a-0", "--why", "test", *config)

@@ -23,13 +23,14 @@ from ds4watch.engine.rulebook import RuleBook
 from ds4watch.engine.spool import Spools
 from ds4watch.engine.tick import Engine
 from ds4watch.fleet.board import BoardPublisher, last_policy
+from ds4watch.fleet.start_times import StartTimes
 from ds4watch.history.live import LiveBuffer
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionKind, ActionPlan, ActionStatus
 from ds4watch.model.errors import EdgeReason
 from ds4watch.model.scrape import RULE_PREFIX, ScrapeFailure, ScrapeResult, Target
-from ds4watch.model.series import SeriesKey
+from ds4watch.model.series import Sample, SeriesKey
 from ds4watch.model.service_policy import ServicePolicy
 from ds4watch.model.worker import FleetSnapshot
 from ds4watch.notify.dispatcher import Dispatcher
@@ -153,6 +154,7 @@ class Fleet:
     targets = (TARGET,)
     is_settled = True
     left_out = 0
+    start_times = StartTimes()
 
     def __init__(self, samples: SampleStore, clock: Clock) -> None:
         self._schema = samples.intern(_SCHEMA)
@@ -170,7 +172,15 @@ class Fleet:
     def standstills(self) -> Mapping[str, float]:
         return {}
 
-    def note(self, _loads: object, _progress: object) -> None: ...
+    def note(self, *_: object) -> None: ...
+
+    def note_prefill(self, _rates: object) -> None: ...
+
+    def stays(self) -> tuple[()]:
+        return ()
+
+    def samples(self, _fleet: object) -> list[Sample]:
+        return []
 
     def note_served(self, answers: Iterable[object]) -> None:
         assert not list(answers)

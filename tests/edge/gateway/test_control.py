@@ -8,9 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ds4watch.gateway.state import GatewayState
 from ds4watch.model.service_policy import Board, Limits, ServicePolicy
-from tests.edge.gateway.support import CHAT, FakeWorker, board_of, front_of
+from ds4watch.model.worker import WorkerPhase
+from tests.edge.gateway.support import CHAT, FakeWorker, Front, board_of, front_of
 
 TIGHT = ServicePolicy(
     version=7,
@@ -180,3 +183,48 @@ def test_a_board_gives_back_what_had_lapsed() -> None:
     assert (state.policy.level, state.board.policy.level) == (0, 1)
     state.apply(board_of(policy=TIGHT))
     assert state.policy.level == 1
+
+
+async def test_a_request_waits_for_a_worker_that_is_woken_and_the_daemon_hears_of_it(
+    tmp_path: Path,
+) -> None:
+    async with (
+        FakeWorker("w1", phase=WorkerPhase.ASLEEP) as worker,
+        daemon_at(tmp_path) as daemon,
+        front_of(tmp_path, board_of(worker.view()), wake_wait_seconds=10.0) as front,
+    ):
+        await daemon.heard()
+        asked = asyncio.create_task(posted(front))
+        while front.serving.state.unserved != {"m": 1}:
+            await asyncio.sleep(0.01)
+        daemon.say({"type": "stats"})
+        stats = await daemon.heard()
+        assert (stats["unserved"], stats["inflight"]) == ({"m": 1}, 1)
+        worker.phase = WorkerPhase.WARMING
+        daemon.push(board_of(worker.view(), version=2))
+        assert (await daemon.heard())["board_version"] == 2
+        assert not asked.done()
+        worker.phase = WorkerPhase.READY
+        daemon.push(board_of(worker.view(), version=3))
+        assert await asked == 200
+
+
+@pytest.mark.parametrize(
+    ("phase", "seconds"),
+    [(WorkerPhase.ASLEEP, 0.05), (WorkerPhase.LOADING, 600.0), (WorkerPhase.ABSENT, 600.0)],
+)
+async def test_a_wait_has_a_bound_and_nobody_waits_for_a_start_that_takes_minutes(
+    tmp_path: Path, phase: WorkerPhase, seconds: float
+) -> None:
+    async with (
+        FakeWorker("w1", phase=phase) as worker,
+        front_of(tmp_path, board_of(worker.view()), wake_wait_seconds=seconds) as front,
+        front.post(CHAT) as response,
+    ):
+        assert response.status == 503
+        assert response.headers["Retry-After"]
+
+
+async def posted(front: Front) -> int:
+    async with front.post(CHAT) as response:
+        return int(response.status)
