@@ -109,7 +109,7 @@ class Deeds:
 
     async def _warm_up(self, worker: Tended, client: WorkerClient, limits: LifeLimits) -> Seen:
         """Let the worker answer its warm-up requests. One that does not is asked a canary next."""
-        profile, began = worker.spec.profile, self._clock.monotonic()
+        profile, began = worker.running.profile, self._clock.monotonic()
         asked = requests(profile, seed=int(self._clock.now()))
         worker.still = canary_sent(worker.still)
         told, answered = "no answer in time", False

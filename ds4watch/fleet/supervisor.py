@@ -27,7 +27,7 @@ from ds4watch.fleet.ring_log import trim
 from ds4watch.fleet.start_times import StartTimes
 from ds4watch.fleet.stillness import still_seconds
 from ds4watch.fleet.tended import Stay, Tended, has_left, limits_for, resumed
-from ds4watch.fleet.wish import By, Wanted, Wish, merged
+from ds4watch.fleet.wish import By, Wanted, Wish, merged, taken
 from ds4watch.model.errors import WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerPhase, WorkerView
@@ -133,9 +133,8 @@ class Supervisor:
 
     def facts(self) -> dict[str, Facts]:
         """Return what the warm pool goes by."""
-        above = (wanted for by, wanted in self._wishes.items() if by > By.WARM_POOL)
-        taken = {name for wanted in above for name, it in wanted.items() if it.wish is not None}
-        return {name: it.facts(is_taken=name in taken) for name, it in self._workers.items()}
+        above = taken(self._wishes, By.WARM_POOL)
+        return {name: it.facts(is_taken=name in above) for name, it in self._workers.items()}
 
     def warm(self, worker_id: str) -> None:
         """Have a ready worker warmed up again, beside what it does."""

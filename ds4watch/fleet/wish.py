@@ -78,5 +78,11 @@ def merged(wishes: Mapping[By, Mapping[str, Wanted]], worker_id: str) -> Wanted:
     )
 
 
+def taken(wishes: Mapping[By, Mapping[str, Wanted]], above: By) -> frozenset[str]:
+    """Return the workers of which somebody above says what they are to be."""
+    heard = (wanted for by, wanted in wishes.items() if by > above)
+    return frozenset(name for wanted in heard for name, it in wanted.items() if it.wish is not None)
+
+
 def _last(instants: Iterable[UnixSeconds]) -> UnixSeconds:
     return max(instants, default=0.0)
