@@ -123,4 +123,5 @@ def _care(daemon: Daemon, blueprint: Blueprint, parts: Parts, client_of: WorkerC
         client_of=client_of,
         level=lambda: parts.board.policy().level,
     )
-    return CareRun(daemon.engine.known, blueprint.settings.care, sources, daemon.clock)
+    settings, min_hot = blueprint.settings.care, blueprint.settings.fleet.min_hot
+    return CareRun(daemon.engine.known, settings, sources, daemon.clock, min_hot=min_hot)

@@ -182,9 +182,6 @@ class CareSettings(Section):
     """Periodic care of workers that wear: drained, then reset or started anew, one at a time."""
 
     interval_seconds: Seconds = Field(1800.0, description="Time between two rounds.")
-    min_hot: int = Field(
-        2, ge=0, le=1000, description="Workers that stay ready while one is cared for."
-    )
     dry_run: bool | None = Field(
         None, description="Only tell what would be done; if not given, in an install's first week."
     )

@@ -102,10 +102,18 @@ class CareRun:
     """Looks after the workers, one at a time."""
 
     def __init__(
-        self, known: Known, settings: CareSettings, sources: CareSources, clock: Clock
+        self,
+        known: Known,
+        settings: CareSettings,
+        sources: CareSources,
+        clock: Clock,
+        *,
+        min_hot: int,
     ) -> None:
+        """Never leave fewer than `min_hot` ready."""
         self._known = known
         self._settings = settings
+        self._min_hot = min_hot
         self._from = sources
         self._clock = clock
         self._care = Care()
@@ -131,7 +139,7 @@ class CareRun:
         await self._tell(told, now)
 
     def _limits(self) -> CareLimits:
-        return CareLimits(self._settings.interval_seconds, self._settings.min_hot)
+        return CareLimits(self._settings.interval_seconds, self._min_hot)
 
     async def _is_dry(self, now: UnixSeconds) -> bool:
         if self._settings.dry_run is not None:

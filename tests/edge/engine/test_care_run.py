@@ -56,7 +56,7 @@ class World:
             client_of=lambda url: WorkerClient(self._session, url),
             level=lambda: 0,
         )
-        return CareRun(self.known, CareSettings(dry_run=dry_run), sources, self)
+        return CareRun(self.known, CareSettings(dry_run=dry_run), sources, self, min_hot=2)
 
     async def minutes(self, care: CareRun, count: int) -> None:
         for _ in range(count):

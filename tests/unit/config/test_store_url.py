@@ -33,8 +33,9 @@ def test_an_address_is_shown_without_its_password(url: str, shown: str) -> None:
     assert without_password(url) == shown
 
 
-@given(st.text(alphabet=st.characters(codec="ascii", categories=["L", "N"]), min_size=9))
-def test_no_password_is_ever_shown(password: str) -> None:
+@given(st.text(alphabet=st.characters(codec="ascii", categories=["L", "N"])))
+def test_no_password_is_ever_shown(drawn: str) -> None:
+    password = f"X{drawn}X"  # a piece of none of the other parts
     for url in (f"postgresql://u:{password}@h/d", f"postgresql://h/d?password={password}"):
         assert password not in without_password(url)
 
