@@ -30,9 +30,12 @@ from ds4watch.engine.parts import EngineSettings, Parts
 from ds4watch.engine.person_wishes import PersonWishes, learned
 from ds4watch.engine.remote_source import open_rounds
 from ds4watch.engine.restart import Stores, known_from, open_stores, remember, started
+from ds4watch.engine.rolling_run import RollingRun
+from ds4watch.engine.rolling_view import Sight, rolling_rules
 from ds4watch.engine.running import Daemon
 from ds4watch.engine.spool import Spools
 from ds4watch.engine.status import Place
+from ds4watch.engine.tallies import Tallies
 from ds4watch.engine.tick import Engine
 from ds4watch.engine.warm_pool import WarmPool, warm_settings
 from ds4watch.engine.worker_journal import WorkerJournal
@@ -187,6 +190,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     wishes = PersonWishes(supervisor, state, clock, await state.worker_wishes())
     began_at = await state.began_at() or clock.now()
     pool = WarmPool(supervisor, state, warm_settings(settings.fleet, began_at), clock)
+    tallies = Tallies()
     keeper = GatewayKeeper(table, settings.gateway, state_dir, clock)
     discovery = await stack.enter_async_context(
         Discovery(blueprint.scrape.groups, telemetry.process)
@@ -210,8 +214,13 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         rounds=open_rounds(
             blueprint.remote, settings, blueprint.rules, stack, wake=wake, clock=clock
         ),
+        tallies=tallies,
     )
     known = await known_from(stores, fleet, clock)
+    sight = Sight(
+        supervisor, known, tallies, blueprint.fleet_files, rolling_rules(settings.fleet), clock
+    )
+    rolling = RollingRun(sight, state, wake=wake)
     engine = Engine(parts, _engine_settings(blueprint), known, wake=wake, clock=clock)
 
     listener = bind(settings.admin.host, settings.admin.port, setting="admin")
@@ -219,8 +228,11 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     # Gateways come up, or come back, while the memory fills; the first tick waits for neither.
     await _start_gateways(keeper, settings)
     await wishes.tell()
-    await pool.begin(blueprint.specs, fleet)
-    await supervisor.start(blueprint.specs, fleet)
+    specs = await rolling.restore(blueprint.specs)
+    await rolling.foretell()
+    await pool.begin(specs, fleet)
+    await supervisor.start(specs, fleet)
+    await rolling.tell()
     await remember(stores, blueprint.rules, clock)
     await engine.beat()
     daemon = Daemon(
@@ -230,6 +242,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         dispatcher=dispatcher,
         supervisor=supervisor,
         wishes=wishes,
+        rolling=rolling,
         keeper=keeper,
         board=board,
         state=state,

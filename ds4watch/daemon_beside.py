@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import AsyncExitStack
+from functools import partial
 
 from ds4watch.engine.blueprint import Blueprint
 from ds4watch.engine.care_run import LOOK_SECONDS, CareRun, CareSources
@@ -14,8 +15,12 @@ from ds4watch.engine.commands import Commands
 from ds4watch.engine.jobs import Jobs, JobSettings
 from ds4watch.engine.parts import Parts
 from ds4watch.engine.prometheus_facts import PrometheusFacts
+from ds4watch.engine.quality_run import fixed_prompts
 from ds4watch.engine.query_process import QueryProcess
 from ds4watch.engine.restart import Stores
+from ds4watch.engine.rolling_commands import RollingCommands
+from ds4watch.engine.rolling_quality import compared
+from ds4watch.engine.rolling_view import room
 from ds4watch.engine.running import Daemon
 from ds4watch.engine.status import Sources, Status
 from ds4watch.fleet.clients import WorkerClients
@@ -44,13 +49,19 @@ async def open_beside(
     history = place_of(blueprint.settings.store, blueprint.state_dir, Which.SAMPLES)
     queries = await stack.enter_async_context(QueryProcess(history))
     facts = PrometheusFacts(daemon.engine.known, parts.rules, blueprint.scrape.options)
-    await stack.enter_async_context(_admin(daemon, parts, facts, queries, listener))
+    daemon.rolling.measure = partial(compared, client_of=client_of, prompts=fixed_prompts())
+    most = blueprint.settings.fleet.rolling.surge
+    rolling = RollingCommands(
+        daemon.rolling, surge=lambda specs: room(parts.gpus.last, specs, most=most)
+    )
+    await stack.enter_async_context(_admin(daemon, parts, rolling, facts, queries, listener))
     await stack.enter_async_context(_jobs(daemon, blueprint, parts, stores, client_of))
 
 
 def _admin(
     daemon: Daemon,
     parts: Parts,
+    rolling: RollingCommands,
     facts: PrometheusFacts,
     queries: QueryProcess,
     listener: socket.socket,
@@ -65,10 +76,11 @@ def _admin(
         rules=parts.rules,
         gpus=parts.gpus,
         pool=parts.pool,
+        rolling=rolling,
     )
     ports = Ports(
         source=Status(engine.known, place, sources, clock=clock),
-        commands=Commands(engine, parts.state, daemon.wishes, clock),
+        commands=Commands(engine, parts.state, daemon.wishes, rolling, clock),
         facts=facts,
         queries=queries,
     )
@@ -103,7 +115,7 @@ def _jobs(
         settings,
         samples=stores.samples,
         state=stores.state,
-        profiles=blueprint.profiles,
+        profiles=daemon.rolling.profiles,
         client_of=client_of,
         metrics=parts.telemetry.process,
         clock=daemon.clock,

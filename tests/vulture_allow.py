@@ -29,6 +29,8 @@ def used_by_other_libraries(of: object) -> None:
     hasattr(of, "cert")  # requests
     hasattr(of, "__abstractmethods__")  # abc
     hasattr(of, "traceback")  # the third argument of __exit__
+    hasattr(of, "ready_at_least")  # FastAPI writes it out
+    hasattr(of, "unchanged")
 
 
 def called_on_a_connection(of: object) -> None:

@@ -28,6 +28,9 @@ COMMANDS: dict[str, Command] = {
     "workers": Command(
         "ds4watch.cli.workers", "List, drain, stop, start the workers; show their logs."
     ),
+    "fleet": Command(
+        "ds4watch.cli.fleet", "Change the fleet to what the files say, step by step; pause, abort."
+    ),
     "history": Command("ds4watch.cli.history", "Show, export, check and prune stored samples."),
     "audit": Command("ds4watch.cli.audit", "Tell what happened, when, and why."),
     "hold": Command("ds4watch.cli.hold", "Forbid automatic actions for a while."),

@@ -60,6 +60,26 @@ class AdminClient:
         told: dict[str, Any] = self._ask("POST", path, {"who": who, "why": why})
         return told
 
+    def apply(
+        self, *, file: str | None, plan: str | None, dry_run: bool, who: str, why: str
+    ) -> dict[str, Any]:
+        """Plan a change of the fleet, begin it unless `dry_run`; return the plan.
+
+        Raises AdminError.
+        """
+        body = {"file": file, "plan": plan, "dry_run": dry_run, "who": who, "why": why}
+        planned: dict[str, Any] = self._ask("POST", "/fleet/apply", body)
+        return planned
+
+    def change(self) -> dict[str, Any] | None:
+        """Return the rolling change under way, or the last. Raises AdminError."""
+        found: dict[str, Any] | None = self._ask("GET", "/fleet/change")["change"]
+        return found
+
+    def steer_change(self, verb: str, *, who: str, why: str) -> str:
+        """Pause, resume or abort the change; return what follows. Raises AdminError."""
+        return str(self._ask("POST", f"/fleet/{verb}", {"who": who, "why": why})["told"])
+
     def lift(self, *, target: str, who: str) -> None:
         """Lift a hold. Raises AdminError."""
         self._ask("DELETE", f"/holds/{quote(target, safe='')}?{urlencode({'who': who})}")

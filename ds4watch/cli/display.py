@@ -72,6 +72,8 @@ def _parts(status: Mapping[str, Any]) -> Iterator[RenderableType]:
     )
     for waiting in status.get("waiting_for") or ():
         yield Text(f"waiting for {waiting}", style="yellow")
+    if change := status.get("change"):
+        yield from _change_line(change)
     yield _level_line(status.get("policy"))
     yield _cost_line(status.get("cost") or {})
     for hold in status.get("holds") or ():
@@ -101,6 +103,13 @@ def _pool_line(pool: Mapping[str, Any]) -> Text:
     if pool.get("trial_until"):
         line += f"; until {instant(pool['trial_until'])} sleep is only told"
     return Text(line, style="yellow" if missing else "green")
+
+
+def _change_line(change: Mapping[str, Any]) -> Iterator[Text]:
+    if change["status"] in ("running", "returning"):
+        how = "paused" if change["paused"] else change["status"]
+        step = f"step {change['at']} of {len(change['steps'])}"
+        yield Text(f"rolling change {how}, {step}: {change['waiting']}", style="yellow")
 
 
 def _level_line(policy: Mapping[str, Any] | None) -> Text:

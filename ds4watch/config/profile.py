@@ -53,6 +53,11 @@ class Profile(Section):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$", description="Name; the file's stem.")
     engine: Engine = Field(Engine.VLLM, description="vllm, or sim for the simulated worker.")
+    vllm_python: str | None = Field(
+        None,
+        description="Interpreter that has this profile's version of vLLM; absolute. Default: "
+        "`fleet.vllm_python`.",
+    )
     served_names: tuple[str, ...] = Field(
         min_length=1, description="Model names clients may ask for; the first is its own."
     )

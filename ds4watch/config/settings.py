@@ -118,6 +118,44 @@ class WorkerSettings(Section):
         return self
 
 
+class RollingSettings(Section):
+    """How `ds4watch fleet apply` goes about a change of the fleet."""
+
+    surge: int = Field(
+        1, ge=0, le=1, description="Workers more than usual while changing; with 0 one is missing."
+    )
+    canary_ratio: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="Share of its models' requests that the first worker of a new version gets "
+        "while it is watched, at most.",
+    )
+    settle_seconds: Seconds = Field(10.0, description="Time before a new worker is watched.")
+    watch_seconds: Seconds = Field(60.0, description="Time for which it is watched, at least.")
+    watch_max_seconds: Seconds = Field(
+        600.0, description="Time after which it is not watched any more, with however few requests."
+    )
+    min_requests: int = Field(
+        30, ge=1, description="Requests to new workers before they are compared with the old."
+    )
+    error_margin_ratio: float = Field(
+        0.01, ge=0, le=1, description="Share of failed requests above the old that is borne."
+    )
+    latency_margin_ratio: float = Field(
+        0.5,
+        ge=0,
+        description="By how much the 95th percentile of latency and of the time to first token "
+        "may rise.",
+    )
+    quality_margin_nats: float = Field(
+        0.1,
+        ge=0,
+        description="By how much log-probabilities may move away from the reference's, or without "
+        "a reference from the old version's.",
+    )
+
+
 class FleetSettings(Section):
     """What is run, and how it is tended."""
 
@@ -146,7 +184,11 @@ class FleetSettings(Section):
         120.0, description="Time for a worker's open requests before it sleeps, stops or restarts."
     )
     min_hot: int = Field(
-        2, ge=1, le=256, description="Workers that are kept ready, as far as there are so many."
+        2,
+        ge=0,
+        le=256,
+        description="Workers that are kept ready, as far as there are so many, whatever is changed "
+        "or cared for.",
     )
     sleep_after_seconds: Seconds | None = Field(
         None,
@@ -176,6 +218,7 @@ class FleetSettings(Section):
     quarantine_window_seconds: Seconds = Field(
         21_600.0, description="Failures in a row that took longer than this are no crash loop."
     )
+    rolling: RollingSettings = RollingSettings()
 
 
 class CareSettings(Section):

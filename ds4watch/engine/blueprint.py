@@ -22,6 +22,7 @@ from ds4watch.config.profile import Profile
 from ds4watch.config.settings import Settings
 from ds4watch.cost.prices import PriceEntry, price_entry, with_own_prices
 from ds4watch.engine.remote_source import elsewhere_of
+from ds4watch.engine.rolling_files import FleetFiles
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.fleet.backend import WorkerSpec
 from ds4watch.fleet.plan import check_specs, find_vllm, wanted_specs
@@ -55,6 +56,19 @@ class Blueprint:
     scrape: ScrapePlan = field(default_factory=ScrapePlan)
     remote: RemoteOptions | None = None
     """The server that evaluates rules, if one does."""
+    file: Path | None = None
+    sim: bool = False
+
+    @property
+    def fleet_files(self) -> FleetFiles:
+        """Where the fleet is read anew."""
+        return FleetFiles(
+            loaded=LoadedSettings(self.settings, self.file),
+            sim=self.sim,
+            state_dir=self.state_dir,
+            vllm_python=self.vllm_python,
+            has_gpu=self.has_gpu,
+        )
 
 
 class Faults:
@@ -131,6 +145,8 @@ def read_blueprint(
         prices=_prices(settings, profiles),
         scrape=scrape,
         remote=remote,
+        file=loaded.file,
+        sim=sim,
     )
 
 

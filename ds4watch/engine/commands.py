@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ds4watch.engine.person_wishes import PersonWishes
+from ds4watch.engine.rolling_commands import RollingCommands
 from ds4watch.engine.tick import Engine
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import Hold
@@ -15,11 +16,17 @@ class Commands:
     """Stores what was asked for and wakes the engine; nothing is done here."""
 
     def __init__(
-        self, engine: Engine, state: StateStore, wishes: PersonWishes, clock: Clock
+        self,
+        engine: Engine,
+        state: StateStore,
+        wishes: PersonWishes,
+        rolling: RollingCommands,
+        clock: Clock,
     ) -> None:
         self._engine = engine
         self._state = state
         self._wishes = wishes
+        self._rolling = rolling
         self._clock = clock
 
     async def hold(self, *, target: str, seconds: float, who: str, why: str) -> dict[str, Any]:
@@ -39,6 +46,16 @@ class Commands:
     async def steer(self, *, worker: str, verb: str, who: str, why: str) -> str | None:
         """Wish something of a worker; return what follows, None if there is no such worker."""
         return await self._wishes.steer(worker, verb, who=who, why=why)
+
+    async def apply(
+        self, *, file: str | None, plan: str | None, dry_run: bool, who: str, why: str
+    ) -> dict[str, Any]:
+        """Plan the change of the fleet to what the files say, and begin it unless `dry_run`."""
+        return await self._rolling.apply(file=file, plan=plan, dry_run=dry_run, who=who, why=why)
+
+    async def steer_change(self, *, verb: str, who: str, why: str) -> str:
+        """Pause, resume or abort the rolling change; return what follows."""
+        return await self._rolling.steer(verb, who=who, why=why)
 
     def wake(self) -> None:
         """Let the next evaluation begin at once."""

@@ -13,6 +13,7 @@ from ds4watch.engine.rulebook import RuleBook
 from ds4watch.engine.sight import Sight
 from ds4watch.engine.signals import POOL, QualityReading, RequestTotals
 from ds4watch.engine.spool import Spools
+from ds4watch.engine.tallies import Tallies
 from ds4watch.engine.warm_pool import WarmPool
 from ds4watch.fleet.board import BoardPublisher
 from ds4watch.fleet.supervisor import Supervisor
@@ -65,6 +66,7 @@ class Parts:
     telemetry: Telemetry
     spools: Spools
     pool: WarmPool
+    tallies: Tallies
     rounds: Rounds | None = None
     """Of questions to the server that evaluates rules, if one does."""
 

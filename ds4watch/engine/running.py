@@ -12,6 +12,7 @@ from typing import Any
 
 from ds4watch.actions.runner import Runner
 from ds4watch.engine.person_wishes import PersonWishes
+from ds4watch.engine.rolling_run import RollingRun
 from ds4watch.engine.status import Place
 from ds4watch.engine.tick import Engine
 from ds4watch.fleet.board import BoardPublisher
@@ -41,6 +42,7 @@ class Daemon:
     dispatcher: Dispatcher
     supervisor: Supervisor
     wishes: PersonWishes
+    rolling: RollingRun
     keeper: GatewayKeeper
     board: BoardPublisher
     state: StateStore
@@ -55,6 +57,7 @@ class Daemon:
             "actions": self._act(),
             "notify": self.dispatcher.run(),
             "gateways": self.keeper.keep(),
+            "rolling change": self.rolling.run(),
             "tell": self._tell(),
         }
 

@@ -14,6 +14,7 @@ from ds4watch import __version__
 from ds4watch.config.settings import AdminSettings
 from ds4watch.engine.explained import explained
 from ds4watch.engine.parts import Known
+from ds4watch.engine.rolling_commands import RollingCommands
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.engine.warm_pool import WarmPool
 from ds4watch.fleet.board import BoardPublisher
@@ -78,6 +79,7 @@ class Sources:
     rules: RuleBook
     gpus: GpuWatch
     pool: WarmPool
+    rolling: RollingCommands
 
 
 class Status:
@@ -93,6 +95,8 @@ class Status:
         """Return the state of everything, JSON-ready."""
         known, place, gpus = self._known, self._place, self._from.gpus.last
         by_worker = _by_worker(known.samples)
+        # A worker may have left the fleet since the last tick saw it.
+        present = {view.id for view in self._from.supervisor.views()}
         return {
             "version": __version__,
             "pid": os.getpid(),
@@ -104,9 +108,12 @@ class Status:
             "gateway_url": place.gateway_url,
             "waiting_for": list(self._from.supervisor.waiting_for()),
             "fleet": [
-                self._worker(view, by_worker.get(view.id, ())) for view in known.fleet.workers
+                self._worker(view, by_worker.get(view.id, ()))
+                for view in known.fleet.workers
+                if view.id in present
             ],
             "pool": self._from.pool.as_json(known.fleet),
+            "change": self.fleet_change(),
             "gateways": self._gateways(),
             "gpus": {"available": gpus.available, "why_not": gpus.why_not},
             "signals": fleet_signals(known.samples),
@@ -140,6 +147,10 @@ class Status:
         wanted = AuditKind(kind) if kind is not None else None
         entries = await self._from.state.audit(limit, before_id=before, kind=wanted)
         return [audit_json(entry) for entry in entries]
+
+    def fleet_change(self) -> dict[str, Any] | None:
+        """Return the rolling change under way, or the last; None if there was none."""
+        return self._from.rolling.shown()
 
     def explain(self, name: str) -> list[dict[str, Any]]:
         """Return what the rules of a name see now."""

@@ -119,6 +119,8 @@ class Engine:
             for record in batch.records
             if record.outcome is RequestOutcome.OK
         )
+        for batch in batches:
+            self._parts.tallies.note(batch.records)
         now = self._clock.now()
         scraped = [*collected.results, self._observer.publish(collected, now)]
         known, board = self.known, self._parts.board

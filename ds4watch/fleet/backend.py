@@ -115,6 +115,13 @@ class LocalBackend:
             self._records.pop(spec.id, None)
         return gone
 
+    def runs(self, spec: WorkerSpec) -> bool:
+        """Return whether a process runs as the spec has it; also before it is adopted."""
+        unit, digest = f"worker/{spec.id}", self._digest(spec)
+        return any(
+            it.unit == unit and it.spec == digest and it.is_alive() for it in self._table.records()
+        )
+
     def is_alive(self, spec: WorkerSpec) -> bool:
         """Return whether the worker's process runs; always so for somebody else's."""
         if spec.url is not None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ds4watch.config.profile import Engine, Profile, host_given, is_loopback
+from ds4watch.model.alert import fingerprint_of
+from ds4watch.model.series import labels_of
 
 HOST = "127.0.0.1"
 _QUIET = "--disable-uvicorn-access-log"
@@ -36,7 +38,8 @@ def worker_command(
     if profile.engine is Engine.SIM:
         program: tuple[str, ...] = (sys.executable, "-m", "ds4watch", "sim")
     else:
-        program = (str(python), "-m", *_vllm(model_path(profile, state_dir), has_gpu=has_gpu))
+        own = profile.vllm_python or str(python)
+        program = (own, "-m", *_vllm(model_path(profile, state_dir), has_gpu=has_gpu))
     return Command(
         (*program, *_common(profile, port), *_own(profile, has_gpu=has_gpu)),
         _environment(profile, has_gpu=has_gpu),
@@ -47,6 +50,13 @@ def maker_command(profile: Profile, *, script: Path, python: Path, state_dir: Pa
     """Return what makes the model folder of a profile that has `prepare`."""
     folder = model_path(profile, state_dir)
     return Command((str(python), str(script), folder, *profile.prepare_args))
+
+
+def revision(profile: Profile, *, python: Path, state_dir: Path, has_gpu: bool) -> str:
+    """Return a digest of what a profile's workers run; prices and the like are not in it."""
+    command = worker_command(profile, port=1, python=python, state_dir=state_dir, has_gpu=has_gpu)
+    labels = {"argv": repr(command.argv), "env": repr(sorted(command.env.items()))}
+    return fingerprint_of(labels_of(labels))
 
 
 def can_sleep(profile: Profile) -> bool:

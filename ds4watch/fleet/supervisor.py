@@ -122,6 +122,10 @@ class Supervisor:
         leaves = worker is not None and worker.leaves
         return _DISMISSED if leaves else merged(self._wishes, worker_id)
 
+    def wishes_of(self, by: By) -> Mapping[str, Wanted]:
+        """Return what one of those who wish does, by worker id."""
+        return self._wishes.get(by, {})
+
     def limits_of(self, worker_id: str) -> LifeLimits:
         """Return what the machine goes by for a worker."""
         worker = self._workers[worker_id]
@@ -129,7 +133,18 @@ class Supervisor:
 
     def views(self) -> tuple[WorkerView, ...]:
         """Return every worker as it stands, in a stable order."""
-        return tuple(worker.view(self._backend) for worker in self._workers.values())
+        return tuple(
+            replace(worker.view(self._backend), share=self.wanted(name).share)
+            for name, worker in self._workers.items()
+        )
+
+    def spec_of(self, worker_id: str) -> WorkerSpec:
+        """Return what a worker runs, or ran last."""
+        return self._workers[worker_id].spec
+
+    def runs(self, spec: WorkerSpec) -> bool:
+        """Return whether a process runs as that very spec has it; also before it is adopted."""
+        return self._backend.runs(self.ladders.lowered(spec))
 
     def facts(self) -> dict[str, Facts]:
         """Return what the warm pool goes by."""

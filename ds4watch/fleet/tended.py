@@ -202,6 +202,8 @@ def resumed(life: Life, spec: WorkerSpec, last: WorkerView, backend: LocalBacken
     is_same = (backend.url(spec), backend.pid(spec)) == (last.url, last.pid)
     if last.phase is WorkerPhase.READY and is_same:
         return still_ready(life, last.since)
+    if last.phase is WorkerPhase.DRAINING and is_same:
+        return replace(life, phase=last.phase, since=last.since, reason=last.reason)
     if last.phase is WorkerPhase.QUARANTINED and life.phase is WorkerPhase.ABSENT:
         return still_quarantined(life, last.since, last.reason)
     return life

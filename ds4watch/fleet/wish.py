@@ -42,12 +42,14 @@ class Wanted:
     wish: None leaves it to the others.
     restart_at: a process started before it is drained, stopped and started anew.
     pardon_at: a quarantine from before it is lifted, failures from before it are forgotten.
+    share: of the requests for its models it gets that many at most; 1 is no limit.
     """
 
     wish: Wish | None = None
     restart_at: UnixSeconds = 0.0
     pardon_at: UnixSeconds = 0.0
     why: str = ""
+    share: float = 1.0
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict."""
@@ -75,6 +77,7 @@ def merged(wishes: Mapping[By, Mapping[str, Wanted]], worker_id: str) -> Wanted:
         restart_at=restart.restart_at,
         pardon_at=_last(it.pardon_at for it in heard),
         why=restart.why if is_told_by_restart else decides.why,
+        share=min((it.share for it in heard), default=1.0),
     )
 
 

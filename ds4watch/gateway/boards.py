@@ -43,6 +43,10 @@ def _is_sound(board: Board) -> bool:
         and isinstance(policy.lease_seconds, int | float)
         and all(_are_texts(worker.id, worker.url, *worker.models) for worker in board.fleet.workers)
         and all(
+            isinstance(worker.share, float) and 0 <= worker.share <= 1
+            for worker in board.fleet.workers
+        )
+        and all(
             worker.load.kv_usage_ratio is None
             or isinstance(worker.load.kv_usage_ratio, int | float)
             for worker in board.fleet.workers

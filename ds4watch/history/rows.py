@@ -27,6 +27,7 @@ class AuditKind(StrEnum):
     WORKER = "worker"
     QUALITY = "quality"
     DAEMON = "daemon"
+    FLEET = "fleet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +195,21 @@ class WorkerWish:
     who: str
     why: str
     at: UnixSeconds
+
+
+@dataclass(frozen=True, slots=True)
+class RollingChange:
+    """A rolling change. plan: digest of what it changes; own: of the daemon's own file's fleet."""
+
+    number: int
+    plan: str
+    status: str
+    who: str
+    why: str
+    begun_at: UnixSeconds
+    updated_at: UnixSeconds
+    own: str
+    document: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from ds4watch.history.rows import (
     RequestTotals,
     RestoredState,
     Retention,
+    RollingChange,
     StartTime,
     TickCommit,
     WorkerWish,
@@ -197,6 +198,14 @@ class StateStore:
     async def worker_wishes(self) -> list[WorkerWish]:
         """Return what a person wishes of each worker."""
         return await self._database.read(worker_rows.stored_wishes)
+
+    async def save_rolling(self, change: RollingChange, *entries: AuditEntry) -> None:
+        """Store how far a rolling change is, with its audit rows."""
+        await self._database.write(worker_rows.save_rolling, change, entries)
+
+    async def last_rolling(self) -> RollingChange | None:
+        """Return the rolling change that was begun last."""
+        return await self._database.read(worker_rows.last_rolling)
 
     async def add_start_time(self, start: StartTime) -> None:
         """Store how long a start took; the last ten of a profile are kept."""

@@ -234,6 +234,20 @@ start_times = Table(
     Column("took_seconds", Float, nullable=False),
 )
 
+rolling_changes = Table(
+    "rolling_changes",
+    STATE,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("plan", Name(16), nullable=False),
+    Column("status", Name(16), nullable=False),
+    Column("who", Name(255), nullable=False),
+    Column("why", Words, nullable=False),
+    Column("begun_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    Column("own", Name(16), nullable=False),
+    Column("document", Document, nullable=False),
+)
+
 meta = Table(
     "meta",
     STATE,

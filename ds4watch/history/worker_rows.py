@@ -1,15 +1,18 @@
-"""Statements on workers: what a person wishes of them, and how long they took to come up."""
+"""Statements on workers: wishes of persons, start-up times, rolling changes of them all."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from sqlalchemy import Connection, delete, insert, select
 
 from ds4watch.history import audit_rows, sql
-from ds4watch.history.rows import AuditEntry, AuditKind, StartTime, WorkerWish
-from ds4watch.history.state_models import start_times, worker_wishes
+from ds4watch.history.rows import AuditEntry, AuditKind, RollingChange, StartTime, WorkerWish
+from ds4watch.history.state_models import rolling_changes, start_times, worker_wishes
 
 STARTS_KEPT = 10
 """Of each profile."""
+CHANGES_KEPT = 20
 
 
 def save_wish(connection: Connection, wish: WorkerWish, told: str) -> None:
@@ -72,3 +75,34 @@ def stored_start_times(connection: Connection) -> list[StartTime]:
         StartTime(row.at, row.profile, row.worker, row.took_seconds)
         for row in connection.execute(select(start_times).order_by(start_times.c.id))
     ]
+
+
+def save_rolling(
+    connection: Connection, change: RollingChange, entries: Iterable[AuditEntry]
+) -> None:
+    """Write how far a rolling change is, with its audit rows; the oldest changes go."""
+    names = [column.name for column in rolling_changes.columns]
+    row = {name: getattr(change, name) for name in names} | {"document": dict(change.document)}
+    sql.replace(connection, rolling_changes, [row])
+    audit_rows.insert_audit(connection, entries)
+    is_old = rolling_changes.c.number <= change.number - CHANGES_KEPT
+    connection.execute(delete(rolling_changes).where(is_old))
+
+
+def last_rolling(connection: Connection) -> RollingChange | None:
+    """Return the rolling change that was begun last."""
+    query = select(rolling_changes).order_by(rolling_changes.c.number.desc()).limit(1)
+    row = connection.execute(query).first()
+    if row is None:
+        return None
+    return RollingChange(
+        number=row.number,
+        plan=row.plan,
+        status=row.status,
+        who=row.who,
+        why=row.why,
+        begun_at=row.begun_at,
+        updated_at=row.updated_at,
+        own=row.own,
+        document=row.document,
+    )

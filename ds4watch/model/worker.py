@@ -70,6 +70,8 @@ class WorkerView:
     pid: int | None = None
     max_inflight: int | None = None
     """Requests that gateways may have open at it, all together; None is no limit."""
+    share: float = 1.0
+    """Of the requests for its models it gets that many at most; 1 is no limit."""
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; `from_json` is its inverse."""
@@ -88,6 +90,7 @@ class WorkerView:
             "reason": self.reason,
             "pid": self.pid,
             "max_inflight": self.max_inflight,
+            "share": self.share,
         }
 
     @classmethod
@@ -104,6 +107,7 @@ class WorkerView:
             reason=data["reason"],
             pid=data["pid"],
             max_inflight=data.get("max_inflight"),  # a daemon before this one wrote none
+            share=float(data.get("share", 1.0)),  # a daemon before this one wrote none
         )
 
 

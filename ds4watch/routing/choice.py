@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +14,7 @@ from ds4watch.routing.admission import has_room
 _LOAD_WEIGHT = 0.6
 _KV_WEIGHT = 0.3
 _VERSION_WEIGHT = 0.1
+_BELOW_ONE = math.nextafter(1.0, 0.0)
 _UNKNOWN_KV_RATIO = 0.5
 """Not reported is neither full nor empty."""
 
@@ -60,6 +62,9 @@ def choose(
     Nobody gets more than it may have open (`WorkerView.max_inflight`), however many others fell:
     what they can no longer take is shed, so that one death is not followed by the next.
 
+    One with a share under 1 (a new version under watch) is not picked for its health: the first
+    draw gives it its share, and no more as long as there are others.
+
     inflight: our own open requests by worker; the workers' gauges lag by seconds (vllm#49538).
     excluded: never used. ejected: worker to the instant until which it is left out; if there
     is nobody else, the one that comes back first is tried, so that a short fault of the
@@ -81,7 +86,8 @@ def choose(
     ]
     if not candidates:
         return NoRoute(NoRouteReason.FULL)
-    first, second = _two_of(candidates, draws)
+    favoured, draws = _by_share(candidates, draws)
+    first, second = _two_of(favoured, draws)
     top = max(inflight.get(first.id, 0), inflight.get(second.id, 0))
     best, health = first, health_of(first, inflight=inflight.get(first.id, 0), most=top)
     other = health_of(second, inflight=inflight.get(second.id, 0), most=top)
@@ -108,6 +114,22 @@ def health_of(worker: WorkerView, *, inflight: int, most: int) -> float:
     usage = worker.load.kv_usage_ratio
     kv = _UNKNOWN_KV_RATIO if usage is None else min(1.0, max(0.0, usage))
     return _LOAD_WEIGHT * (1 - load) + _KV_WEIGHT * (1 - kv) + _VERSION_WEIGHT
+
+
+def _by_share(
+    workers: Sequence[WorkerView], draws: tuple[float, float]
+) -> tuple[Sequence[WorkerView], tuple[float, float]]:
+    """Return the limited worker that the first draw falls to, or all others; and fresh draws."""
+    unlimited = [worker for worker in workers if worker.share >= 1.0]
+    if not unlimited or len(unlimited) == len(workers):
+        return workers, draws
+    below = 0.0
+    for worker in workers:
+        if worker.share < 1.0:
+            below += worker.share
+            if draws[0] < below:
+                return (worker,), draws
+    return unlimited, (min((draws[0] - below) / (1.0 - below), _BELOW_ONE), draws[1])
 
 
 def _two_of(

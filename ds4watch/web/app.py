@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from ds4watch import __version__
 from ds4watch.model.ports import Clock
+from ds4watch.web.changes import changes
 from ds4watch.web.gate import LOOPBACK_HOSTS, Gate
 from ds4watch.web.guard import PROBLEM_TYPE, SECURITY_HEADERS, Guard, problem
 from ds4watch.web.ports import Ports
@@ -53,6 +54,7 @@ def create_app(
     app.include_router(reads(ports.source, clock), prefix=API)
     app.include_router(writes(ports.commands), prefix=API)
     app.include_router(prometheus(ports.facts, ports.queries, clock), prefix=PROMETHEUS_API)
+    app.include_router(changes(ports.source, ports.commands), prefix=API)
     _add_pages(app, render_metrics)
     hosts = LOOPBACK_HOSTS if open_reads else None
     app.add_middleware(Guard, gate=Gate(tokens, open_reads=open_reads, hosts=hosts))

@@ -12,6 +12,7 @@ Who = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@ -]{0,
 
 WorkerVerb = Literal["drain", "stop", "start", "fresh", "restart", "sleep", "wake"]
 """`fresh`: as start, with the steps of its memory ladder taken back."""
+ChangeVerb = Literal["pause", "resume", "abort"]
 MAX_HOLD_SECONDS = 30 * 86400.0
 
 
@@ -33,6 +34,57 @@ class WorkerRequest(BaseModel):
 
     why: str = Field(min_length=1, max_length=500)
     who: Who | None = Field(None, description="Name for the audit; the token's role if absent.")
+
+
+class ApplyRequest(BaseModel):
+    """Ask that the fleet be made what the files say."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    why: str = Field(min_length=1, max_length=500)
+    who: Who | None = Field(None, description="Name for the audit; the token's role if absent.")
+    file: str | None = Field(
+        None,
+        pattern=r"^/",
+        max_length=4096,
+        description="Settings file on the daemon's machine; its own if absent. Needs the role "
+        "admin: what it names is run.",
+    )
+    plan: str | None = Field(
+        None, pattern=r"^[0-9a-f]{16}$", description="Begin it only if it is still this plan."
+    )
+    dry_run: bool = Field(default=False, description="Only return the plan.")
+
+
+class ChangeRequest(BaseModel):
+    """Ask something of a rolling change."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    why: str = Field(min_length=1, max_length=500)
+    who: Who | None = Field(None, description="Name for the audit; the token's role if absent.")
+
+
+class Plan(BaseModel):
+    """What is done to make the fleet what the files say; no steps: it is so already."""
+
+    plan: str
+    begun: bool
+    ready_at_least: int
+    steps: list[dict[str, Any]]
+    unchanged: list[str]
+
+
+class ChangeState(BaseModel):
+    """The rolling change under way, or the last; null: there was none."""
+
+    change: dict[str, Any] | None
+
+
+class Told(BaseModel):
+    """What is going to happen; it has not yet."""
+
+    told: str
 
 
 class Follows(BaseModel):

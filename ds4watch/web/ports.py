@@ -25,6 +25,10 @@ class AdminSource(Protocol):
         """
         ...
 
+    def fleet_change(self) -> dict[str, Any] | None:
+        """Return the rolling change under way, or the last; must not block."""
+        ...
+
     def explain(self, name: str) -> list[dict[str, Any]]:
         """Return what the rules of a name see now, empty if there are none; must not block."""
         ...
@@ -49,6 +53,22 @@ class AdminCommands(Protocol):
         """Wish something of a worker; return what follows, None if there is no such worker.
 
         Raises RefusedError if the worker cannot be that.
+        """
+        ...
+
+    async def apply(
+        self, *, file: str | None, plan: str | None, dry_run: bool, who: str, why: str
+    ) -> dict[str, Any]:
+        """Return the plan of the change of the fleet to what the files say; begin it unless dry.
+
+        Raises ConfigError if the files are at fault, RefusedError if it cannot be begun.
+        """
+        ...
+
+    async def steer_change(self, *, verb: str, who: str, why: str) -> str:
+        """Pause, resume or abort the rolling change; return what follows.
+
+        Raises RefusedError if none is under way.
         """
         ...
 

@@ -14,7 +14,7 @@ from ds4watch.web.guard import ROLE_KEY
 from ds4watch.web.ports import AdminCommands
 from ds4watch.web.reads import PROBLEM_DOC, REFUSED
 
-_REFUSED_WRITES = REFUSED | {
+REFUSED_WRITES = REFUSED | {
     400: PROBLEM_DOC | {"description": "The body is not JSON"},
     408: PROBLEM_DOC | {"description": "The body did not arrive in time"},
     413: PROBLEM_DOC | {"description": "The body is too large"},
@@ -26,7 +26,7 @@ def writes(commands: AdminCommands) -> APIRouter:
     """Return the router of commands."""
     # For the OpenAPI document alone: the guard checks tokens before any route is looked up.
     documented = Depends(HTTPBearer(auto_error=False, scheme_name="token"))
-    router = APIRouter(responses=_REFUSED_WRITES, dependencies=[documented])
+    router = APIRouter(responses=REFUSED_WRITES, dependencies=[documented])
 
     @router.post("/holds", status_code=201, summary="Forbid actions on a target for a while")
     async def hold(body: HoldRequest, request: Request) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.restart import Stores, known_from, remember
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.engine.spool import Spools
+from ds4watch.engine.tallies import Tallies
 from ds4watch.engine.tick import Engine
 from ds4watch.fleet.board import BoardPublisher, last_policy
 from ds4watch.fleet.start_times import StartTimes
@@ -272,6 +273,7 @@ class Daemon:
             dispatcher=cast("Any", Later(runner.in_flight, self.plans)),
             telemetry=telemetry,
             spools=Spools(self._dir / "spool", state, {}),
+            tallies=Tallies(),
         )
         self.known: Known = await known_from(stores, FleetSnapshot(clock.now()), clock)
         await remember(stores, rules, clock)

@@ -19,6 +19,7 @@ from ds4watch.history.rows import (
     QualityRun,
     RequestTotal,
     RequestTotals,
+    RollingChange,
     SpoolBatch,
     TickCommit,
 )
@@ -456,3 +457,24 @@ async def test_kill_9_keeps_every_tick_that_was_committed(base: Base) -> None:
     assert last_tick_at in (said[-1], said[-1] + 1)
     assert await store.spent_total() == last_tick_at + 1
     await store.close()
+
+
+async def test_the_last_rolling_change_is_kept_as_far_as_it_is_and_old_ones_go(
+    store: StateStore,
+) -> None:
+    assert await store.last_rolling() is None
+    change = RollingChange(1, "p", "running", "ops", "new", NOW, NOW, "own", {"change": {"at": 0}})
+    told = AuditEntry(
+        NOW, AuditKind.FLEET, "fleet", "rolling change begun, 4 steps: new", who="ops"
+    )
+    await store.save_rolling(change, told)
+    ahead = replace(change, updated_at=NOW + 5, document={"change": {"at": 1}})
+    await store.save_rolling(ahead)
+    assert await store.last_rolling() == ahead
+    (row,) = await store.audit(10, kind=AuditKind.FLEET)
+    assert (row.who, row.summary) == ("ops", told.summary)
+    for number in range(2, 40):
+        await store.save_rolling(replace(change, number=number))
+    last = await store.last_rolling()
+    assert last is not None
+    assert last.number == 39

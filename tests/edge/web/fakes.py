@@ -8,7 +8,7 @@ from typing import Any
 
 from ds4watch.access.keys import digest
 from ds4watch.access.roles import Role
-from ds4watch.model.errors import RefusedError
+from ds4watch.model.errors import ConfigError, Located, RefusedError
 from ds4watch.model.question import Question
 from ds4watch.web.listen import bind
 from ds4watch.web.ports import Ports
@@ -195,6 +195,14 @@ EXPLAINED: dict[str, Any] = {
 }
 
 
+PLAN: dict[str, Any] = {
+    "plan": "0123456789abcdef",
+    "ready_at_least": 2,
+    "steps": [{"number": 1, "do": "replace", "worker": "sim-full-1", "told": "replace it"}],
+    "unchanged": [],
+}
+
+
 class FixedClock:
     def now(self) -> float:
         return AT
@@ -211,6 +219,7 @@ class FakeDaemon:
         self.rows = list(AUDIT)
         self.held: dict[str, dict[str, Any]] = {}
         self.wakes = 0
+        self.changes: list[dict[str, Any]] = []
         self.steered: list[tuple[str, str, str, str]] = []
         self.broken = False
 
@@ -254,6 +263,28 @@ class FakeDaemon:
             raise RefusedError(message)
         self.steered.append((worker, verb, who, why))
         return f"{worker}: {verb}"
+
+    def fleet_change(self) -> dict[str, Any] | None:
+        return self.changes[-1] if self.changes else None
+
+    async def apply(
+        self, *, file: str | None, plan: str | None, dry_run: bool, who: str, why: str
+    ) -> dict[str, Any]:
+        if file == "/broken.yml":
+            raise ConfigError(Located("unknown key", file, 3, field="fleet.worker"))
+        if plan not in (None, PLAN["plan"]):
+            message = "the plan is another one by now"
+            raise RefusedError(message)
+        if not dry_run:
+            self.changes.append({"status": "running", "who": who, "why": why, "file": file})
+        return PLAN | {"begun": not dry_run}
+
+    async def steer_change(self, *, verb: str, who: str, why: str) -> str:
+        if not self.changes:
+            message = "no rolling change is under way"
+            raise RefusedError(message)
+        self.changes[-1] = {"status": verb, "who": who, "why": why}
+        return f"{verb}: done"
 
     def wake(self) -> None:
         self.wakes += 1

@@ -89,3 +89,16 @@ def text_of(status: dict[str, object]) -> str:
     written = io.StringIO()
     Console(file=written, width=200, no_color=True).print(status_view(status))
     return written.getvalue()
+
+
+def test_a_rolling_change_is_shown_while_it_is_under_way() -> None:
+    change = {
+        "status": "running",
+        "paused": False,
+        "at": 2,
+        "steps": [{}] * 4,
+        "waiting": "a waits",
+    }
+    assert "rolling change running, step 2 of 4: a waits" in text_of({"change": change})
+    done = change | {"status": "done"}
+    assert "rolling change" not in text_of({"change": done})

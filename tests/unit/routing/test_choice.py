@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -154,3 +156,33 @@ def test_a_choice_is_never_one_that_was_tried_or_excluded(
     else:
         assert decision.worker.id in (usable - ejected or usable)
         assert 0 <= decision.health <= 1
+
+
+def limited(name: str, share: float) -> WorkerView:
+    return replace(worker(name), share=share)
+
+
+def drawn(workers: FleetSnapshot, **options: Any) -> Counter[str]:
+    """Choose once for each of a grid of draws."""
+    grid = [(at + 0.5) / 40 for at in range(40)]
+    found = [choose(workers, "m", draws=(a, b), inflight={}, **options) for a in grid for b in grid]
+    return Counter(it.worker.id for it in found if isinstance(it, RouteDecision))
+
+
+def test_a_worker_with_a_share_gets_that_share_however_idle_it_is() -> None:
+    workers = fleet(worker("a", kv=1.0), worker("b", kv=1.0), limited("new", 0.1))
+    found = drawn(workers)
+    assert found["new"] == 160
+    assert found["a"] + found["b"] == 1440
+
+
+def test_with_a_share_of_nothing_it_is_chosen_only_if_there_is_nobody_else() -> None:
+    assert set(drawn(fleet(worker("a"), limited("new", 0.0)))) == {"a"}
+    assert set(drawn(fleet(worker("a"), limited("new", 0.0)), tried={"a"})) == {"new"}
+    assert set(drawn(fleet(limited("x", 0.0), limited("y", 0.1)))) == {"x", "y"}
+
+
+def test_the_others_are_chosen_among_as_if_there_were_no_share() -> None:
+    found = drawn(fleet(worker("a"), limited("new", 0.5), worker("b")))
+    assert found["new"] == 800
+    assert abs(found["a"] - found["b"]) <= 80

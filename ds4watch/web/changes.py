@@ -1,0 +1,88 @@
+"""Routes of rolling changes. The guard has seen to the token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
+
+from ds4watch.access.roles import Role, allows
+from ds4watch.model.errors import ConfigError, RefusedError
+from ds4watch.web.bodies import (
+    ApplyRequest,
+    ChangeRequest,
+    ChangeState,
+    ChangeVerb,
+    Plan,
+    Told,
+)
+from ds4watch.web.guard import ROLE_KEY
+from ds4watch.web.ports import AdminCommands, AdminSource
+from ds4watch.web.reads import PROBLEM_DOC, REFUSED
+from ds4watch.web.writes import REFUSED_WRITES
+
+_UNWILLING: dict[int | str, dict[str, Any]] = REFUSED_WRITES | {
+    409: PROBLEM_DOC | {"description": "It cannot be done now, and why"},
+    422: PROBLEM_DOC | {"description": "A parameter or the files are at fault: what, and where"},
+}
+
+
+def changes(source: AdminSource, commands: AdminCommands) -> APIRouter:
+    """Return the router of rolling changes."""
+    documented = Depends(HTTPBearer(auto_error=False, scheme_name="token"))
+    router = APIRouter(prefix="/fleet")
+
+    @router.get("/change", summary="The rolling change under way, or the last", responses=REFUSED)
+    async def change() -> ChangeState:
+        return ChangeState(change=source.fleet_change())
+
+    @router.post(
+        "/apply",
+        status_code=202,
+        summary="Make the fleet what the files say, step by step; or only plan it",
+        dependencies=[documented],
+        responses=_UNWILLING,
+    )
+    async def apply(body: ApplyRequest, request: Request) -> Plan:
+        role = Role(request.scope[ROLE_KEY])
+        if body.file is not None and not allows(role, Role.ADMIN):
+            raise HTTPException(403, f"a file of one's own needs the role admin, not {role}")
+        try:
+            plan = await commands.apply(
+                file=body.file,
+                plan=body.plan,
+                dry_run=body.dry_run,
+                who=body.who or role.value,
+                why=body.why,
+            )
+        except ConfigError as error:
+            findings = "; ".join(str(finding) for finding in error.findings)
+            raise HTTPException(422, findings) from error
+        except RefusedError as error:
+            raise HTTPException(409, str(error)) from error
+        return Plan(
+            plan=plan["plan"],
+            begun=plan["begun"],
+            ready_at_least=plan["ready_at_least"],
+            steps=plan["steps"],
+            unchanged=plan["unchanged"],
+        )
+
+    @router.post(
+        "/{verb}",
+        status_code=202,
+        summary="Pause, resume or abort the rolling change",
+        dependencies=[documented],
+        responses=_UNWILLING,
+    )
+    async def steer(verb: ChangeVerb, body: ChangeRequest, request: Request) -> Told:
+        who = body.who or str(request.scope[ROLE_KEY])
+        try:
+            told = await commands.steer_change(verb=verb, who=who, why=body.why)
+        except RefusedError as error:
+            raise HTTPException(409, str(error)) from error
+        return Told(told=told)
+
+    return router
