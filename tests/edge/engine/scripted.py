@@ -24,6 +24,7 @@ from ds4watch.engine.spool import Spools
 from ds4watch.engine.tallies import Tallies
 from ds4watch.engine.tick import Engine
 from ds4watch.fleet.board import BoardPublisher, last_policy
+from ds4watch.fleet.ladders import Ladders, NoJournal
 from ds4watch.fleet.start_times import StartTimes
 from ds4watch.history.live import LiveBuffer
 from ds4watch.history.samples import SampleStore
@@ -160,6 +161,7 @@ class Fleet:
     def __init__(self, samples: SampleStore, clock: Clock) -> None:
         self._schema = samples.intern(_SCHEMA)
         self._clock = clock
+        self.ladders = Ladders({}, NoJournal(), clock)
 
     async def step(self, *_: object) -> None:
         return None
@@ -176,6 +178,8 @@ class Fleet:
     def note(self, *_: object) -> None: ...
 
     def note_prefill(self, _rates: object) -> None: ...
+
+    def note_devices(self, _used_ratio: float | None) -> None: ...
 
     def stays(self) -> tuple[()]:
         return ()
