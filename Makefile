@@ -23,7 +23,9 @@ DEV_READY := .venv/.dev-$(call key,requirements-dev.lock pyproject.toml)
 # an interpreter that has vLLM already is taken as it is
 VLLM_READY := $(if $(DS4WATCH_VLLM_PYTHON),,.venv-vllm/.ready-$(call key,$(VLLM_LOCK)))
 
-.PHONY: help run vllm test test-fast test-long bench lint clean distclean
+RAY_READY := .venv-ray/.ready-$(call key,requirements-ray.lock)
+
+.PHONY: help run vllm ray test test-fast test-long bench lint clean distclean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z%-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -33,7 +35,9 @@ run: $(RUN_READY) $(if $(SIM),,$(VLLM_READY)) ## run ds4watch with two small vLL
 
 vllm: $(VLLM_READY) ## make .venv-vllm; PIP_ARGS=… goes to pip
 
-test: $(DEV_READY) $(VLLM_READY) ## all checks and tests, on the real vLLM too
+ray: $(RAY_READY) ## make .venv-ray, for the test of the Ray backend
+
+test: $(DEV_READY) $(VLLM_READY) $(RAY_READY) ## all checks and tests, on the real vLLM too
 	@.ci/packages
 	$(MAKE) lint
 	DS4WATCH_REQUIRE_ALL=$(if $(IS_ROOT),1) $(PY) -m pytest $(ARGS)
@@ -41,7 +45,7 @@ test: $(DEV_READY) $(VLLM_READY) ## all checks and tests, on the real vLLM too
 test-fast: $(DEV_READY) ## what takes seconds
 	@$(PY) -m pytest -q -n auto --dist loadscope -m "not vllm and not slow" $(ARGS)
 
-test-long: $(DEV_READY) $(VLLM_READY) ## all tests, with thousands of generated examples for each property
+test-long: $(DEV_READY) $(VLLM_READY) $(RAY_READY) ## all tests, with thousands of generated examples for each property
 	@DS4WATCH_REQUIRE_ALL=$(if $(IS_ROOT),1) $(PY) -m pytest --hypothesis-profile=long --timeout=1800 $(ARGS)
 
 bench: $(DEV_READY) ## measure everything
@@ -66,7 +70,7 @@ clean: ## remove caches and build results
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean ## remove the virtual environments too
-	@rm -rf .venv .venv-vllm
+	@rm -rf .venv .venv-ray .venv-vllm
 
 define make_venv
 $(PY) -m pip --version >/dev/null 2>&1 || { python=$$(.ci/python); "$$python" -m venv --clear .venv; }
@@ -86,6 +90,12 @@ $(DEV_READY):
 	$(PY) -m pip install --no-deps -e .
 	rm -f .venv/.run-* .venv/.dev-*
 	touch $(RUN_READY) $@
+
+$(RAY_READY):
+	@python=$$(.ci/python)
+	"$$python" -m venv --clear .venv-ray
+	.venv-ray/bin/python -m pip install --no-deps -r requirements-ray.lock
+	touch $@
 
 ifneq ($(VLLM_READY),)
 $(VLLM_READY):

@@ -25,6 +25,7 @@ from ds4watch.config.files import (
 from ds4watch.config.places import resolve_state_dir
 from ds4watch.config.settings import Settings
 from ds4watch.engine.blueprint import Blueprint, read_blueprint
+from ds4watch.engine.gpu_journal import GpuJournal
 from ds4watch.engine.ladder_journal import StateLadders, kept_ladders
 from ds4watch.engine.parts import EngineSettings, Parts
 from ds4watch.engine.person_wishes import PersonWishes, learned
@@ -39,14 +40,17 @@ from ds4watch.engine.tallies import Tallies
 from ds4watch.engine.tick import Engine
 from ds4watch.engine.warm_pool import WarmPool, warm_settings
 from ds4watch.engine.worker_journal import WorkerJournal
-from ds4watch.fleet.backend import LocalBackend, LocalPlace
+from ds4watch.fleet.backend import LocalPlace
+from ds4watch.fleet.backends import Backend
 from ds4watch.fleet.board import CONTROL_SOCKET, BoardPublisher, last_fleet, last_policy
 from ds4watch.fleet.clients import WorkerClients
 from ds4watch.fleet.ending import end_daemon, stop_units
 from ds4watch.fleet.gateways import GatewayKeeper
+from ds4watch.fleet.gpu_desk import GpuDesk, own_visible
 from ds4watch.fleet.ladders import Ladders
 from ds4watch.fleet.life import LifeLimits
 from ds4watch.fleet.lock import daemon_lock, make_state_dir, running_daemon
+from ds4watch.fleet.open_backend import open_backend, running_pids
 from ds4watch.fleet.process import ProcessTable
 from ds4watch.fleet.start_times import StartTimes
 from ds4watch.fleet.supervisor import Supervisor
@@ -61,6 +65,8 @@ from ds4watch.scrape.descriptors import raise_limit
 from ds4watch.scrape.discovery import Discovery
 from ds4watch.scrape.exposition import PageReader
 from ds4watch.scrape.gpu_probe import gpu_start_fault
+from ds4watch.scrape.gpu_watch import GpuWatch
+from ds4watch.scrape.nvml import GpuReader
 from ds4watch.scrape.wave import Scraper
 from ds4watch.telemetry.logging import configure
 from ds4watch.telemetry.metrics import ProcessMetrics, Telemetry
@@ -70,6 +76,8 @@ log = logging.getLogger(__name__)
 
 _GARBAGE_THRESHOLDS = (50_000, 20, 50)
 """Ticks make next to no garbage, and over 300 targets a full search holds all up for 30 ms."""
+_GPU_SECONDS = 5.0
+"""Time for NVML's answer before a worker is started."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -162,7 +170,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     )
     table = ProcessTable(state_dir, clock)
     policy = last_policy(state_dir, stores.restored.policy)
-    fleet = last_fleet(state_dir, {it.pid for it in table.records() if it.is_alive()})
+    fleet = last_fleet(state_dir, running_pids(state_dir, table))
     board = await stack.enter_async_context(
         BoardPublisher(state_dir, clock, policy=policy, fleet=fleet)
     )
@@ -172,9 +180,12 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         state, await _channel(settings, stack), metrics=telemetry.process, clock=clock
     )
     wake = asyncio.Event()
+    desk = _gpu_desk(blueprint, GpuJournal(state, telemetry.process, clock), clock, stack)
+    place = _local_place(blueprint, desk)
+    backend = await open_backend(settings.fleet, place, table, clock, stack)
     supervisor = _supervisor(
         blueprint,
-        table,
+        backend,
         state,
         start_times=learned(await state.start_times()),
         ladders=Ladders(
@@ -321,9 +332,33 @@ class _BesideModule(Protocol):
         ...
 
 
+def _gpu_desk(
+    blueprint: Blueprint, journal: GpuJournal, clock: Clock, stack: AsyncExitStack
+) -> GpuDesk:
+    """Return who gives GPUs to workers, with an eye of its own: a tick's look is never late."""
+    watch = GpuWatch(GpuReader(clock, with_holders=True), patience_seconds=_GPU_SECONDS)
+    stack.callback(watch.close)
+    desk = GpuDesk(watch, journal, has_gpu=blueprint.has_gpu, visible=own_visible())
+    stack.push_async_callback(desk.close)
+    return desk
+
+
+def _local_place(blueprint: Blueprint, desk: GpuDesk) -> LocalPlace:
+    fleet = blueprint.settings.fleet
+    return LocalPlace(
+        state_dir=blueprint.state_dir,
+        vllm_python=blueprint.vllm_python,
+        has_gpu=blueprint.has_gpu,
+        gpu_fault=gpu_start_fault,
+        first_port=fleet.first_port,
+        stop_grace_seconds=fleet.stop_grace_seconds,
+        gpus=desk,
+    )
+
+
 def _supervisor(
     blueprint: Blueprint,
-    table: ProcessTable,
+    backend: Backend,
     state: StateStore,
     *,
     start_times: StartTimes,
@@ -333,14 +368,6 @@ def _supervisor(
     clock: Clock,
 ) -> Supervisor:
     fleet = blueprint.settings.fleet
-    place = LocalPlace(
-        state_dir=blueprint.state_dir,
-        vllm_python=blueprint.vllm_python,
-        has_gpu=blueprint.has_gpu,
-        gpu_fault=gpu_start_fault,
-        first_port=fleet.first_port,
-        stop_grace_seconds=fleet.stop_grace_seconds,
-    )
     limits = LifeLimits(
         start_timeout_seconds=fleet.start_timeout_seconds,
         canary_interval_seconds=fleet.canary_interval_seconds,
@@ -351,7 +378,7 @@ def _supervisor(
         quarantine_window_seconds=fleet.quarantine_window_seconds,
     )
     return Supervisor(
-        LocalBackend(place, table, clock),
+        backend,
         client_of,
         limits=limits,
         journal=WorkerJournal(state, wake=wake, clock=clock),

@@ -93,6 +93,12 @@ class Profile(Section):
     gpus: int | None = Field(
         None, ge=1, le=64, description="GPUs that one worker takes; those of its arguments if none."
     )
+    gpu_share: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="Share that it takes of each; workers whose shares add up to 1 are on one GPU.",
+    )
     gpu_kind: str | None = Field(
         None, min_length=1, description="Kind of GPU, as nvidia-smi names it: L4, L40S, H100, …"
     )

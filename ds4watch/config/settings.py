@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from enum import StrEnum
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -156,8 +157,59 @@ class RollingSettings(Section):
     )
 
 
+class BackendKind(StrEnum):
+    """Who runs the workers."""
+
+    LOCAL = "local"
+    SYSTEMD = "systemd"
+    RAY = "ray"
+
+
+class Bus(StrEnum):
+    """Which systemd starts units."""
+
+    SYSTEM = "system"
+    USER = "user"
+
+
+class SystemdSettings(Section):
+    """Workers as transient units of systemd."""
+
+    bus: Bus | None = Field(
+        None, description="system or user; the system's if ds4watch runs as root, else the user's."
+    )
+    memory_max_bytes: int | None = Field(
+        None, ge=1 << 20, description="Memory of one worker; over it systemd ends it (MemoryMax)."
+    )
+    slice: str | None = Field(
+        None, pattern=r"^[a-zA-Z0-9_.-]+\.slice$", description="Slice that the units are put in."
+    )
+
+
+class RaySettings(Section):
+    """Workers on a Ray cluster, through its Jobs API."""
+
+    url: str = Field(
+        "http://127.0.0.1:8265", pattern=r"^https?://", description="Address of Ray's dashboard."
+    )
+    token: SecretStr | None = Field(
+        None, description="Token of a cluster that wants one. Default: $RAY_AUTH_TOKEN."
+    )
+    python: str = Field("python3", description="Interpreter on the nodes that has vLLM.")
+    has_gpu: bool = Field(default=True, description="Whether workers run on GPUs there.")
+    cpus: float = Field(1.0, gt=0, description="CPUs reserved for each worker.")
+    first_port: Port = Field(8101, description="Workers get the first free ports of their node.")
+
+
 class FleetSettings(Section):
     """What is run, and how it is tended."""
+
+    backend: BackendKind = Field(
+        BackendKind.LOCAL,
+        description="Who runs the workers: local (processes of this machine), systemd, ray.",
+    )
+    systemd: SystemdSettings = SystemdSettings()
+    ray: RaySettings = RaySettings()
 
     workers: tuple[WorkerSettings, ...] | None = Field(
         None, description="What to run; the tiny-full and tiny-quantized pair if not given."

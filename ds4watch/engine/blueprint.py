@@ -19,13 +19,13 @@ from ds4watch.config.files import (
 )
 from ds4watch.config.lints.arguments import gpus_of
 from ds4watch.config.profile import Profile
-from ds4watch.config.settings import Settings
+from ds4watch.config.settings import BackendKind, Settings
 from ds4watch.cost.prices import PriceEntry, price_entry, with_own_prices
 from ds4watch.engine.remote_source import elsewhere_of
 from ds4watch.engine.rolling_files import FleetFiles
 from ds4watch.engine.rulebook import RuleBook
-from ds4watch.fleet.backend import WorkerSpec
 from ds4watch.fleet.plan import check_specs, find_vllm, wanted_specs
+from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.model.alert import RuleGroup
 from ds4watch.model.errors import ConfigError, Located
 from ds4watch.model.ports import Clock
@@ -115,7 +115,8 @@ def read_blueprint(
     with faults:
         profiles = load_profiles(loaded, tuple(worker.profile for worker in workers))
         specs = wanted_specs(workers, profiles, settings.fleet)
-        check_specs(specs, vllm_python, str(loaded.file) if loaded.file else None)
+        if settings.fleet.backend is not BackendKind.RAY:  # whose nodes have a vLLM of their own
+            check_specs(specs, vllm_python, str(loaded.file) if loaded.file else None)
     files: tuple[Path, ...] = ()
     with faults:
         files = rule_files(loaded)

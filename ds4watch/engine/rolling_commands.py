@@ -12,7 +12,7 @@ from ds4watch.engine.rolling_files import digest_of, own_workers
 from ds4watch.engine.rolling_record import Kept, profiles_of
 from ds4watch.engine.rolling_run import RollingRun
 from ds4watch.engine.rolling_view import FLEET, Sight
-from ds4watch.fleet.backend import WorkerSpec
+from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.fleet.rolling import Change, Stage, Status, halted
 from ds4watch.fleet.rolling_plan import Slot, floor_of, moves, why_impossible
 from ds4watch.history.rows import AuditEntry, AuditKind

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ds4watch.config.files import LoadedSettings, find_settings, load_profiles, wanted_workers
 from ds4watch.config.profile import Engine, Profile
-from ds4watch.fleet.backend import WorkerSpec
 from ds4watch.fleet.command import revision
 from ds4watch.fleet.plan import check_specs, find_vllm, wanted_specs
+from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.fleet.rolling_plan import Slot
 from ds4watch.model.alert import fingerprint_of
 from ds4watch.model.series import labels_of

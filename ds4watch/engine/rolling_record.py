@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ds4watch.config.profile import Profile
-from ds4watch.fleet.backend import WorkerSpec
+from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.fleet.rolling import Change, Stage, Status
 from ds4watch.fleet.rolling_plan import Kind, Move, Slot
 from ds4watch.fleet.rolling_watch import Baseline

@@ -11,7 +11,7 @@ from ds4watch.config.profile import Profile
 from ds4watch.engine.rolling_files import digest_of, own_workers
 from ds4watch.engine.rolling_record import Kept, from_row, to_row
 from ds4watch.engine.rolling_view import FLEET, Measure, Sight
-from ds4watch.fleet.backend import WorkerSpec
+from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.fleet.rolling import (
     ENDED,
     Aim,
@@ -88,7 +88,7 @@ class RollingRun:
             return tuple(from_file)
         if kept.change.status not in ENDED:
             log.info("a rolling change goes on, at step %d", kept.change.at + 1)
-            return (*_as_they_run(kept, self.sight), *self._externals)
+            return (*await _as_they_run(kept, self.sight), *self._externals)
         is_as_then = digest_of([files.slot(spec) for spec in self._own]) == kept.own
         if is_as_then:
             self._own = kept.specs(_end_of(kept.change))
@@ -240,7 +240,7 @@ def _wishes(change: Change, found: Mapping[str, Aim]) -> dict[str, Wanted]:
     }
 
 
-def _as_they_run(kept: Kept, sight: Sight) -> list[WorkerSpec]:
+async def _as_they_run(kept: Kept, sight: Sight) -> list[WorkerSpec]:
     """Return each worker as its process runs, the old or the new; else as it is to be.
 
     Those on their way out are among them: they are to be drained, not killed.
@@ -253,9 +253,9 @@ def _as_they_run(kept: Kept, sight: Sight) -> list[WorkerSpec]:
     specs = []
     for candidates in slots.values():
         possible = [kept.spec(slot) for slot in candidates if slot is not None]
-        running = next((spec for spec in possible if sight.supervisor.runs(spec)), None)
-        if running is not None:
-            specs.append(running)
+        running = [spec for spec in possible if await sight.supervisor.runs(spec)]
+        if running:
+            specs.append(running[0])
         elif candidates[0] is not None:
             specs.append(kept.spec(candidates[0]))
     return specs

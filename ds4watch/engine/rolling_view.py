@@ -12,7 +12,7 @@ from ds4watch.config.settings import FleetSettings
 from ds4watch.engine.parts import Known
 from ds4watch.engine.rolling_files import FleetFiles
 from ds4watch.engine.tallies import Tallies
-from ds4watch.fleet.backend import WorkerSpec
+from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.fleet.rolling import Change, Rules, Stage, Standing, World, peers
 from ds4watch.fleet.rolling_watch import Baseline, Evidence, Quality, Tolerance, baseline, tally
 from ds4watch.fleet.supervisor import Supervisor

@@ -10,7 +10,6 @@ from typing import Any
 
 from ds4watch.config.settings import FleetSettings
 from ds4watch.engine.signals import POOL
-from ds4watch.fleet.backend import WorkerSpec
 from ds4watch.fleet.board import GatewayView
 from ds4watch.fleet.pool import (
     Asked,
@@ -23,6 +22,7 @@ from ds4watch.fleet.pool import (
     hot,
     to_rewarm,
 )
+from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.fleet.supervisor import Supervisor
 from ds4watch.fleet.tended import may_sleep
 from ds4watch.fleet.warm import plan

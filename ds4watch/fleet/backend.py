@@ -5,38 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from ds4watch.config.profile import Engine, Profile
-from ds4watch.config.shipped import shipped
-from ds4watch.fleet.command import HOST, Command, maker_command, model_path, worker_command
+from ds4watch.config.profile import Engine
+from ds4watch.fleet.command import HOST
+from ds4watch.fleet.devices import Holding
+from ds4watch.fleet.gpu_desk import GpuDesk
 from ds4watch.fleet.life import Life, adopted
-from ds4watch.fleet.process import ProcessRecord, ProcessTable
-from ds4watch.model.alert import fingerprint_of
+from ds4watch.fleet.ports import Listener, hold_free_port, listener_on
+from ds4watch.fleet.process import ProcessRecord, ProcessTable, members
+from ds4watch.fleet.recipe import Recipe, WorkerSpec, worker_environment
 from ds4watch.model.errors import EdgeReason, WorkerError
 from ds4watch.model.ports import Clock
-from ds4watch.model.series import labels_of
 
 log = logging.getLogger(__name__)
-
-_SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "API_KEY", "WEBHOOK")
-_KEPT_SECRETS = ("HF_TOKEN",)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerSpec:
-    """A worker that is wanted. With `url` it is somebody else's: watched, never started.
-
-    is_spare: it is started only when others are too few or too busy.
-    """
-
-    id: str
-    profile: Profile
-    url: str | None = None
-    is_spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +36,7 @@ class LocalPlace:
     first_port: int
     stop_grace_seconds: float
     gpu_fault: Callable[[], Awaitable[str]]
+    gpus: GpuDesk = field(default_factory=GpuDesk)
 
 
 class LocalBackend:
@@ -61,8 +46,10 @@ class LocalBackend:
         self._place = place
         self._table = table
         self._clock = clock
+        self._recipe = Recipe(place.state_dir, place.vllm_python, has_gpu=place.has_gpu)
         self._records: dict[str, ProcessRecord] = {}
-        self._making = asyncio.Lock()
+        self._listeners: dict[str, Listener] = {}
+        """Who was found on a worker's port; once somebody is, nobody looks again."""
 
     async def adopt(self, specs: Sequence[WorkerSpec]) -> dict[str, Life]:
         """Take over workers that still run and are still wanted; end the others.
@@ -79,8 +66,9 @@ class LocalBackend:
             if not record.is_alive():
                 self._table.kill_leftovers(record)
                 self._table.forget(record)
-            elif spec is not None and record.spec == self._digest(spec):
+            elif spec is not None and record.spec == self._recipe.digest(spec):
                 self._records[spec.id] = record
+                self._place.gpus.adopt(spec.id, Holding.from_json(record.gpus))
                 lives[spec.id] = adopted(record.started_at, self._clock.now())
             else:
                 log.info("%s: no longer wanted as it runs: stopped", record.unit)
@@ -93,17 +81,26 @@ class LocalBackend:
         """Start a worker. Raises WorkerError if it cannot be started."""
         if spec.url is not None:
             return
-        await self._see_to_gpu(spec)
-        await self._prepare(spec)
-        port = free_port(self._place.first_port, (it.port for it in self._records.values()))
-        command = self._command(spec, port)
-        self._records[spec.id] = self._table.spawn(
-            f"worker/{spec.id}",
-            command.argv,
-            env=worker_environment(os.environ, command.env),
-            spec=self._digest(spec),
-            port=port,
-        )
+        await see_to_gpu(spec, self._place)
+        await self._recipe.prepare(spec)
+        gpu_environment = await self._place.gpus.take(spec)
+        taken = [record.port for record in self._records.values()]
+        try:
+            with hold_free_port(self._place.first_port, taken) as held:
+                command = self._recipe.command(spec, held.port)
+                self._listeners.pop(spec.id, None)
+                self._records[spec.id] = self._table.spawn(
+                    f"worker/{spec.id}",
+                    command.argv,
+                    env=worker_environment(os.environ, {**command.env, **gpu_environment}),
+                    spec=self._recipe.digest(spec),
+                    port=held.port,
+                    gpus=self._place.gpus.holding(spec.id).as_json(),
+                    keep=(held.holder.fileno(),),
+                )
+        except WorkerError:
+            self._place.gpus.release(spec.id)
+            raise
 
     async def stop(self, spec: WorkerSpec) -> bool:
         """Stop a worker and all it started. Returns False if something survived SIGKILL."""
@@ -113,21 +110,27 @@ class LocalBackend:
         gone = await self._table.stop(record, grace_seconds=self._place.stop_grace_seconds)
         if gone:
             self._records.pop(spec.id, None)
+            self._place.gpus.release(spec.id)
         return gone
 
-    def runs(self, spec: WorkerSpec) -> bool:
+    async def runs(self, spec: WorkerSpec) -> bool:
         """Return whether a process runs as the spec has it; also before it is adopted."""
-        unit, digest = f"worker/{spec.id}", self._digest(spec)
+        unit, digest = f"worker/{spec.id}", self._recipe.digest(spec)
         return any(
             it.unit == unit and it.spec == digest and it.is_alive() for it in self._table.records()
         )
 
     def is_alive(self, spec: WorkerSpec) -> bool:
-        """Return whether the worker's process runs; always so for somebody else's."""
+        """Return whether the worker's process runs, and has its port; so it is if somebody else's.
+
+        A worker whose port a stranger has is as good as dead: the stranger gets its requests.
+        """
         if spec.url is not None:
             return True
         record = self._records.get(spec.id)
-        return record is not None and self._table.is_alive(record)
+        if record is None or not self._table.is_alive(record):
+            return False
+        return self._listener(spec.id, record) is not Listener.STRANGER
 
     def exit_code(self, spec: WorkerSpec) -> int | None:
         """Return how the worker's process ended, if known."""
@@ -152,78 +155,23 @@ class LocalBackend:
 
     def preparing(self, spec: WorkerSpec) -> str:
         """Return what has to be made before the worker can start; empty if nothing."""
-        if spec.url is not None or spec.profile.prepare is None:
-            return ""
-        folder = model_path(spec.profile, self._place.state_dir)
-        return "" if Path(folder).exists() else f"making the model folder {folder}"
+        return self._recipe.preparing(spec)
 
-    async def _see_to_gpu(self, spec: WorkerSpec) -> None:
-        on_gpu = self._place.has_gpu and spec.profile.engine is Engine.VLLM
-        if on_gpu and (why := await self._place.gpu_fault()):
-            raise WorkerError(f"not started: {why}", reason=EdgeReason.OTHER)
-
-    async def _prepare(self, spec: WorkerSpec) -> None:
-        if not self.preparing(spec):
-            return
-        command = maker_command(
-            spec.profile,
-            script=shipped("serving/tiny-model/make_tiny_model.py"),
-            python=self._place.vllm_python,
-            state_dir=self._place.state_dir,
-        )
-        async with self._making:
-            process = await asyncio.create_subprocess_exec(
-                *command.argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                env=worker_environment(os.environ, command.env),
+    def _listener(self, worker_id: str, record: ProcessRecord) -> Listener:
+        known = self._listeners.get(worker_id, Listener.NOBODY)
+        if known is not Listener.NOBODY:
+            return known
+        found = listener_on(record.port, members(record))
+        self._listeners[worker_id] = found
+        if found is Listener.STRANGER:
+            log.warning(
+                "%s: another process took its port %s; it goes to another", worker_id, record.port
             )
-            output, _ = await process.communicate()
-        if process.returncode:
-            last = output.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
-            message = f"the model of {spec.profile.name} could not be made: {last[0]}"
-            raise WorkerError(message, reason=EdgeReason.OTHER)
-
-    def _command(self, spec: WorkerSpec, port: int) -> Command:
-        return worker_command(
-            spec.profile,
-            port=port,
-            python=self._place.vllm_python,
-            state_dir=self._place.state_dir,
-            has_gpu=self._place.has_gpu,
-        )
-
-    def _digest(self, spec: WorkerSpec) -> str:
-        command = self._command(spec, 1)
-        engine = Engine(spec.profile.engine).value
-        return fingerprint_of(
-            labels_of({"engine": engine, "argv": repr(command.argv), "env": repr(command.env)})
-        )
+        return found
 
 
-def free_port(first: int, taken: Iterable[int]) -> int:
-    """Return the first port from `first` on that nobody listens on. Raises WorkerError."""
-    used = set(taken)
-    for port in range(first, min(first + 1000, 65536)):
-        if port in used:
-            continue
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            return port
-    message = f"no free port from {first} on"
-    raise WorkerError(message, reason=EdgeReason.REFUSED)
-
-
-def worker_environment(environ: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for a worker: ours without our secrets, and the profile's."""
-    kept = {
-        name: value
-        for name, value in environ.items()
-        if name in _KEPT_SECRETS or not any(word in name.upper() for word in _SECRET_WORDS)
-    }
-    return kept | dict(extra)
+async def see_to_gpu(spec: WorkerSpec, place: LocalPlace) -> None:
+    """Raise WorkerError if the worker needs a GPU, and no new process can use one."""
+    on_gpu = place.has_gpu and spec.profile.engine is Engine.VLLM
+    if on_gpu and (why := await place.gpu_fault()):
+        raise WorkerError(f"not started: {why}", reason=EdgeReason.OTHER)

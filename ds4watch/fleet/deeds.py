@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ds4watch.fleet.backend import LocalBackend
+from ds4watch.fleet.backends import Backend
 from ds4watch.fleet.kernel_kills import kernel_kills, risen
 from ds4watch.fleet.ladders import Ladders
 from ds4watch.fleet.last_words import last_words, size_of, tail_of
@@ -40,7 +40,7 @@ class Deeds:
 
     def __init__(
         self,
-        backend: LocalBackend,
+        backend: Backend,
         client_of: Callable[[str], WorkerClient],
         clock: Clock,
         ladders: Ladders,

@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 
 from ds4watch.config.settings import Settings
+from ds4watch.fleet.backend import LocalPlace
 from ds4watch.fleet.lock import running_daemon
+from ds4watch.fleet.open_backend import open_backend
 from ds4watch.fleet.process import ProcessTable
 from ds4watch.model.ports import Clock
 
@@ -33,6 +35,26 @@ def end_daemon(pid: int, state_dir: Path, settings: Settings) -> None:
         time.sleep(0.1)
 
 
+async def _stop_elsewhere(state_dir: Path, settings: Settings, clock: Clock) -> None:
+    """Stop workers that systemd or Ray run for a daemon that is gone. Raises ConfigError."""
+    fleet = settings.fleet
+    place = LocalPlace(
+        state_dir=state_dir,
+        vllm_python=Path(),
+        has_gpu=False,
+        first_port=fleet.first_port,
+        stop_grace_seconds=fleet.stop_grace_seconds,
+        gpu_fault=_no_fault,
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        table = ProcessTable(state_dir, clock)
+        await (await open_backend(fleet, place, table, clock, stack)).adopt(())
+
+
+async def _no_fault() -> str:
+    return ""
+
+
 async def stop_units(state_dir: Path, settings: Settings, clock: Clock) -> bool:
     """Stop what a daemon that is gone has left: gateways first, so that they can drain."""
     table = ProcessTable(state_dir, clock)
@@ -46,4 +68,5 @@ async def stop_units(state_dir: Path, settings: Settings, clock: Clock) -> bool:
             if record.unit.startswith(kind)
         ]
         gone = all(await asyncio.gather(*stops)) and gone
+    await _stop_elsewhere(state_dir, settings, clock)
     return gone

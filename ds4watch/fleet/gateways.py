@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ds4watch.config.settings import GatewaySettings
-from ds4watch.fleet.backend import worker_environment
 from ds4watch.fleet.life import LifeLimits, backoff_seconds
 from ds4watch.fleet.process import ProcessRecord, ProcessTable
+from ds4watch.fleet.recipe import worker_environment
 from ds4watch.model.alert import fingerprint_of
 from ds4watch.model.ports import Clock
 from ds4watch.model.series import labels_of

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ds4watch.fleet.backend import WorkerSpec
 from ds4watch.fleet.memory_ladder import (
     Ladder,
     Step,
@@ -19,6 +18,7 @@ from ds4watch.fleet.memory_ladder import (
     next_step,
 )
 from ds4watch.fleet.oom import Oom, OomKind
+from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.model.ports import Clock
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ds4watch.config.profile import Engine, Profile
 from ds4watch.config.settings import ExtraWorker, FleetSettings, WorkerSettings
-from ds4watch.fleet.backend import WorkerSpec
+from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.model.errors import ConfigError, Located
 
 

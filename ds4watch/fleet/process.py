@@ -15,9 +15,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ds4watch.fleet.launch import boot_id, start_ticks_of
 from ds4watch.fleet.ring_log import trim
@@ -33,7 +33,10 @@ _KILL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """A unit as its launcher wrote it down. `spec` tells whether it is still what is wanted."""
+    """A unit as its launcher wrote it down. `spec` tells whether it is still what is wanted.
+
+    gpus: what it holds of them, as `Holding.as_json` writes it; empty if nothing.
+    """
 
     unit: str
     spec: str
@@ -43,6 +46,7 @@ class ProcessRecord:
     pid: int
     start_ticks: int
     boot_id: str
+    gpus: Mapping[str, Any] = field(default_factory=dict)
 
     def is_alive(self) -> bool:
         """Return whether that very process runs (not another with its number, not a zombie)."""
@@ -95,9 +99,17 @@ class ProcessTable:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def spawn(
-        self, unit: str, argv: Sequence[str], *, env: Mapping[str, str], spec: str, port: int
+        self,
+        unit: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        spec: str,
+        port: int,
+        gpus: Mapping[str, Any] | None = None,
+        keep: Sequence[int] = (),
     ) -> ProcessRecord:
-        """Start a unit. Raises WorkerError if it cannot be started at all."""
+        """Start a unit, with the descriptors `keep` open. Raises WorkerError if it cannot be."""
         log_path = self.log_path(unit)
         started_at = self._clock.now()
         meta = {
@@ -106,6 +118,7 @@ class ProcessTable:
             "port": port,
             "log": str(log_path),
             "started_at": started_at,
+            "gpus": dict(gpus or {}),
         }
         launcher = str(Path(__file__).with_name("launch.py"))
         command = [sys.executable, "-I", "-S", launcher, str(self._record_path(unit))]
@@ -119,6 +132,7 @@ class ProcessTable:
                     stderr=subprocess.STDOUT,
                     env=dict(env),
                     start_new_session=True,
+                    pass_fds=keep,
                 )
         except OSError as error:
             message = f"{unit} cannot be started: {error}"
@@ -133,6 +147,7 @@ class ProcessTable:
             pid=child.pid,
             start_ticks=start_ticks_of(child.pid),
             boot_id=boot_id(),
+            gpus=dict(gpus or {}),
         )
 
     def log_path(self, unit: str) -> Path:
@@ -141,13 +156,13 @@ class ProcessTable:
 
     def records(self) -> Iterator[ProcessRecord]:
         """Yield what earlier daemons left written down, alive or not, of this boot."""
-        known = {field.name for field in fields(ProcessRecord)}
+        known = {it.name for it in fields(ProcessRecord)}
         this_boot = boot_id()
         for path in sorted(self._run.glob("*.json")):
             try:
                 data = json.loads(path.read_text(encoding="utf-8"))
-                record = ProcessRecord(**{name: data[name] for name in known})
-            except (OSError, ValueError, KeyError) as error:
+                record = ProcessRecord(**{name: data[name] for name in known & data.keys()})
+            except (OSError, ValueError, TypeError, AttributeError) as error:
                 log.warning("%s is not a process record (%s): left aside", path, error)
                 continue
             if record.boot_id == this_boot:

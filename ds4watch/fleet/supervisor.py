@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ds4watch.fleet.backend import LocalBackend, WorkerSpec
+from ds4watch.fleet.backends import Backend
 from ds4watch.fleet.deeds import Deeds
 from ds4watch.fleet.kernel_kills import kernel_kills
 from ds4watch.fleet.ladders import Ladders, NoJournal
@@ -23,6 +23,7 @@ from ds4watch.fleet.life import (
 )
 from ds4watch.fleet.lifecycle import advance, deed, is_as_wished, served, wished
 from ds4watch.fleet.pool import Facts
+from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.fleet.ring_log import trim
 from ds4watch.fleet.start_times import StartTimes
 from ds4watch.fleet.stillness import still_seconds
@@ -59,7 +60,7 @@ class Supervisor:
 
     def __init__(
         self,
-        backend: LocalBackend,
+        backend: Backend,
         client_of: Callable[[str], WorkerClient],
         *,
         limits: LifeLimits,
@@ -142,9 +143,9 @@ class Supervisor:
         """Return what a worker runs, or ran last."""
         return self._workers[worker_id].spec
 
-    def runs(self, spec: WorkerSpec) -> bool:
+    async def runs(self, spec: WorkerSpec) -> bool:
         """Return whether a process runs as that very spec has it; also before it is adopted."""
-        return self._backend.runs(self.ladders.lowered(spec))
+        return await self._backend.runs(self.ladders.lowered(spec))
 
     def facts(self) -> dict[str, Facts]:
         """Return what the warm pool goes by."""

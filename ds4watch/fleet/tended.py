@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ds4watch.config.profile import Profile
-from ds4watch.fleet.backend import LocalBackend, WorkerSpec
+from ds4watch.fleet.backends import Backend
 from ds4watch.fleet.command import can_sleep
 from ds4watch.fleet.life import (
     NO_WORK_KNOWN,
@@ -20,6 +20,7 @@ from ds4watch.fleet.life import (
 )
 from ds4watch.fleet.pool import Facts, idle_since
 from ds4watch.fleet.prefill import longest_prefill_seconds
+from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.fleet.start_times import StartTimes
 from ds4watch.fleet.stillness import Stillness, looked
 from ds4watch.fleet.warm_up import has_warm_up
@@ -112,7 +113,7 @@ class Tended:
         since = max(0.0, now - self.life.since)
         return Stay(self.spec.id, self.spec.profile.name, dict(self._stayed), since)
 
-    def view(self, backend: LocalBackend) -> WorkerView:
+    def view(self, backend: Backend) -> WorkerView:
         """Return it as the rest of the system sees it."""
         life = self.life
         return WorkerView(
@@ -197,7 +198,7 @@ def has_left(worker: Tended) -> bool:
     return is_out and not life.has_remains
 
 
-def resumed(life: Life, spec: WorkerSpec, last: WorkerView, backend: LocalBackend) -> Life:
+def resumed(life: Life, spec: WorkerSpec, last: WorkerView, backend: Backend) -> Life:
     """Return the life that goes on from what the last daemon saw of the worker."""
     is_same = (backend.url(spec), backend.pid(spec)) == (last.url, last.pid)
     if last.phase is WorkerPhase.READY and is_same:

@@ -23,6 +23,8 @@ class GpuReading:
     mig: the instance's UUID; empty for the whole GPU, whose memory includes its instances'.
     utilization_ratio: share of the last sampling period in which a kernel ran, 0 to 1.
     ecc_corrected, ecc_uncorrected: the aggregate counts, of the GPU's whole life.
+    divided: the GPU is in MIG mode: its instances are used, and not itself.
+    holders: the processes on it, if they were asked for. A container is told of none.
     missing: (reading, why) for each that was expected.
     """
 
@@ -37,7 +39,14 @@ class GpuReading:
     temperature_celsius: int | None = None
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
+    divided: bool = False
+    holders: tuple[int, ...] | None = None
     missing: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it answers, and is no mere sum of its instances."""
+        return not self.divided and all(reading != ALL for reading, _ in self.missing)
 
 
 @dataclass(frozen=True, slots=True)

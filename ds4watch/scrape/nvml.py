@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import pynvml
@@ -72,8 +72,10 @@ class _Asker:
 class GpuReader:
     """Reads the GPUs of this host; for one thread at a time."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, with_holders: bool = False) -> None:
+        """Tell with_holders which processes are on each GPU; it takes NVML longer."""
         self._clock = clock
+        self._with_holders = with_holders
         self._open = False
         self._devices: tuple[_Device, ...] = ()
         self._trouble = ""
@@ -87,7 +89,10 @@ class GpuReader:
             self._look()
         if not self._open:
             return GpuReport(why_not=self._trouble)
-        readings = [reading for device in self._devices for reading in _readings_of(device)]
+        ask = self._with_holders
+        readings = [
+            reading for device in self._devices for reading in _readings_of(device, holders=ask)
+        ]
         reasons = (why for reading in readings for _, why in reading.missing)
         self._trouble = next((why for why in reasons if why not in _KNOWN_GAPS), "")
         return GpuReport(tuple(readings))
@@ -146,10 +151,22 @@ def _instance_name(handle: Any) -> str:
     return uuid or f"{gpu_instance}/{_try(pynvml.nvmlDeviceGetComputeInstanceId, handle)}"
 
 
-def _readings_of(device: _Device) -> list[GpuReading]:
+def _readings_of(device: _Device, *, holders: bool) -> list[GpuReading]:
     if device.lost:
         return [GpuReading(device.index, device.uuid, device.name, missing=((ALL, device.lost),))]
-    return [_whole(device), *(_instance(device, *instance) for instance in device.instances)]
+    readings = [_whole(device), *(_instance(device, *instance) for instance in device.instances)]
+    if not holders:
+        return readings
+    handles = (device.handle, *(handle for _, handle in device.instances))
+    return [
+        replace(reading, holders=_holders(handle))
+        for reading, handle in zip(readings, handles, strict=True)
+    ]
+
+
+def _holders(handle: Any) -> tuple[int, ...] | None:
+    found = _try(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+    return None if found is None else tuple(sorted(int(process.pid) for process in found))
 
 
 def _whole(device: _Device) -> GpuReading:
@@ -176,6 +193,7 @@ def _whole(device: _Device) -> GpuReading:
         temperature_celsius=celsius,
         ecc_corrected=_ecc(handle, asker, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
         ecc_uncorrected=_ecc(handle, asker, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+        divided=device.in_mig_mode,
         missing=tuple(asker.missing),
     )
 

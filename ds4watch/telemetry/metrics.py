@@ -35,6 +35,7 @@ class ProcessMetrics:
         self.scrape_failures = _counter("ds4_scrape_failures_total", registry)
         self.discovery_targets = _gauge("ds4_discovery_targets", registry)
         self.discovery_failures = _counter("ds4_discovery_failures_total", registry)
+        self.gpu_leftover = _gauge("ds4_gpu_leftover_bytes", registry)
         self.job_failures = _counter("ds4_job_failures_total", registry)
         self.job_last_success = _gauge("ds4_job_last_success_timestamp_seconds", registry)
         self.actions = _counter("ds4_actions_total", registry)

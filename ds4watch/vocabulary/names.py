@@ -229,6 +229,11 @@ PROCESS_SIGNALS = (
         "group",
         "kind",
     ),
+    gauge(
+        "ds4_gpu_leftover_bytes",
+        "Memory of a GPU still in use after the worker that used it has ended; 0 once it is free.",
+        "device",
+    ),
     counter("ds4_job_failures_total", "Runs of a job that failed.", "job"),
     gauge("ds4_job_last_success_timestamp_seconds", "End of a job's last good run.", "job"),
     counter("ds4_actions_total", "Actions, by how they ended.", "kind", "status"),

@@ -9,10 +9,10 @@ import pytest
 from ds4watch.config.profile import Engine, Profile
 from ds4watch.engine.care_run import installed_at
 from ds4watch.engine.ladder_journal import LADDERS, StateLadders, kept_ladders
-from ds4watch.fleet.backend import WorkerSpec
 from ds4watch.fleet.ladders import Ladders
 from ds4watch.fleet.memory_ladder import Lever, Step
 from ds4watch.fleet.oom import Oom, OomKind
+from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.history.state import StateStore
 from tests.edge.clock import SystemClock
 

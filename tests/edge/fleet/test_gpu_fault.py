@@ -11,10 +11,11 @@ import aiohttp
 import pytest
 
 from ds4watch.config.profile import Engine, Profile
-from ds4watch.fleet.backend import LocalBackend, LocalPlace, WorkerSpec
+from ds4watch.fleet.backend import LocalBackend, LocalPlace
 from ds4watch.fleet.client import WorkerClient
 from ds4watch.fleet.life import LifeLimits
 from ds4watch.fleet.process import ProcessTable
+from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.fleet.supervisor import Supervisor
 from ds4watch.model.worker import FleetSnapshot, WorkerPhase, WorkerView
 from tests.edge.clock import SystemClock

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from ds4watch.config.profile import Engine, Profile
-from ds4watch.fleet.backend import LocalBackend, LocalPlace, WorkerSpec
+from ds4watch.fleet.backend import LocalBackend, LocalPlace
 from ds4watch.fleet.client import WorkerClient
 from ds4watch.fleet.kernel_kills import kernel_kills
 from ds4watch.fleet.ladders import Ladders
@@ -19,6 +19,7 @@ from ds4watch.fleet.life import LifeLimits
 from ds4watch.fleet.memory_ladder import Ladder, Lever, Step
 from ds4watch.fleet.oom import OomKind
 from ds4watch.fleet.process import ProcessTable
+from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.fleet.supervisor import Supervisor
 from ds4watch.fleet.wish import By, Wanted
 from ds4watch.model.worker import FleetSnapshot, WorkerPhase, WorkerView

@@ -1,6 +1,7 @@
 /* A libnvidia-ml.so.1 whose GPUs are told by FAKE_NVML, read anew at each call: one word for each
  * GPU, or one word for the whole library: mismatch, unloaded.
- *   busy, idle   80 GiB; busy also has ECC errors
+ *   busy, idle   80 GiB; busy also has ECC errors, and process 4242 on it
+ *   left         as busy, and no process on it
  *   unified      as a GB10: no memory of its own, no ECC
  *   zero         the same, told as a total of 0
  *   bare         nothing but memory
@@ -15,13 +16,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OK = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, UNLOADED = 9, LOST = 15, MISMATCH = 18 };
+enum { OK = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, UNLOADED = 9, LOST = 15, MISMATCH = 18 };
 enum { MAX_GPUS = 16, MIG_PLACES = 7, CORRECTED = 0, AGGREGATE = 1 };
 #define GIB (1ULL << 30)
 
 typedef struct { unsigned long long total, free, used; } memory_t;
 typedef struct { unsigned int gpu, memory; } utilization_t;
 typedef struct { unsigned int gpu; int place; } device_t;
+typedef struct { unsigned int pid; unsigned long long used; unsigned int gi, ci; } process_t;
 
 static device_t gpus[MAX_GPUS];
 static device_t instances[MAX_GPUS][MIG_PLACES];
@@ -106,6 +108,15 @@ int nvmlDeviceGetTotalEccErrors(void *device, int error, int counter, unsigned l
     if (is(device, "lost")) return LOST;
     if (is(device, "unified") || is(device, "bare")) return NOT_SUPPORTED;
     *out = !is(device, "busy") ? 0 : counter != AGGREGATE ? 1 : error == CORRECTED ? 12 : 3;
+    return OK;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned int *count, process_t *out) {
+    unsigned int room = *count;
+    if (is(device, "bare")) return NOT_SUPPORTED;
+    *count = is(device, "busy");
+    if (!*count) return OK;
+    if (!room) return TOO_SMALL;
+    *out = (process_t){.pid = 4242, .used = 70 * GIB};
     return OK;
 }
 int nvmlDeviceGetMigMode(void *device, unsigned int *current, unsigned int *pending) {

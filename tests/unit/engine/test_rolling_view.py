@@ -4,7 +4,7 @@ import pytest
 
 from ds4watch.config.profile import Engine, Profile
 from ds4watch.engine.rolling_view import held, room
-from ds4watch.fleet.backend import WorkerSpec
+from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.model.action import Hold
 from ds4watch.scrape.gpu import LATE, NO_DRIVER, GpuReading, GpuReport
 from tests.unit.fleet.rolling_world import change_of, fleet

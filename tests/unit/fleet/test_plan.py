@@ -9,8 +9,8 @@ import pytest
 
 from ds4watch.config.profile import Profile
 from ds4watch.config.settings import ExtraWorker, FleetSettings, WorkerSettings
-from ds4watch.fleet.backend import WorkerSpec, worker_environment
 from ds4watch.fleet.plan import check_specs, find_vllm, wanted_specs
+from ds4watch.fleet.recipe import WorkerSpec, worker_environment
 from ds4watch.model.errors import ConfigError
 
 PROFILE = Profile(name="p", served_names=("p", "m"), model="org/model")
