@@ -24,10 +24,10 @@ _NOW = (
         codes=Codes.LEVEL,
     ),
     stat(
-        "Workers ready",
+        "Ready workers missing",
         "none",
-        "Workers that take requests.",
-        ('sum(ds4_worker_state{state="ready"})', "ready"),
+        "How many are ready less than fleet.min_hot, or than all where there are fewer.",
+        ("max(ds4_hot_workers_missing)", "missing"),
         alert="FewHotWorkers",
     ),
     stat(

@@ -162,8 +162,8 @@ def test_an_alert_has_a_runbook_and_the_panel_leads_to_it(
 
 
 def test_what_is_under_a_floor_is_bad_and_what_is_over_it_good() -> None:
-    (panel,) = (p for it in PAGES for view, p in panels(it) if view.title == "Workers ready")
-    assert steps_of(panel) == [(None, "orange"), (2.0, "green")]
+    (panel,) = (p for it in PAGES for view, p in panels(it) if view.alert == "DraftAcceptanceLow")
+    assert steps_of(panel) == [(None, "orange"), (0.3, "blue"), (0.5, "green")]
 
 
 def test_a_rule_that_compares_with_nothing_fixed_is_refused_as_a_threshold() -> None:
