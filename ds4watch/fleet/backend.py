@@ -16,7 +16,7 @@ from ds4watch.fleet.gpu_desk import GpuDesk
 from ds4watch.fleet.life import Life, adopted
 from ds4watch.fleet.ports import Listener, hold_free_port, listener_on
 from ds4watch.fleet.process import ProcessRecord, ProcessTable, members
-from ds4watch.fleet.recipe import Recipe, WorkerSpec, worker_environment
+from ds4watch.fleet.recipe import Recipe, WorkerSpec, see_to_model, worker_environment
 from ds4watch.model.errors import EdgeReason, WorkerError
 from ds4watch.model.ports import Clock
 
@@ -82,7 +82,9 @@ class LocalBackend:
         if spec.url is not None:
             return
         await see_to_gpu(spec, self._place)
+        await see_to_model(spec.profile)
         await self._recipe.prepare(spec)
+        await self._end_latecomer(spec)
         gpu_environment = await self._place.gpus.take(spec)
         taken = [record.port for record in self._records.values()]
         try:
@@ -156,6 +158,16 @@ class LocalBackend:
     def preparing(self, spec: WorkerSpec) -> str:
         """Return what has to be made before the worker can start; empty if nothing."""
         return self._recipe.preparing(spec)
+
+    async def _end_latecomer(self, spec: WorkerSpec) -> None:
+        """End what a daemon started just before it died: not yet written down when we looked."""
+        unit = f"worker/{spec.id}"
+        for record in [it for it in self._table.records() if it.unit == unit and it.is_alive()]:
+            log.warning("%s: process %s of an earlier daemon is ended", unit, record.pid)
+            grace = self._place.stop_grace_seconds
+            if not await self._table.stop(record, grace_seconds=grace):
+                message = f"not started: process {record.pid} of an earlier daemon does not end"
+                raise WorkerError(message, reason=EdgeReason.OTHER)
 
     def _listener(self, worker_id: str, record: ProcessRecord) -> Listener:
         known = self._listeners.get(worker_id, Listener.NOBODY)

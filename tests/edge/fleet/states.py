@@ -81,7 +81,7 @@ def wishes(restart_at: float) -> dict[str, Wanted]:
     }
 
 
-GOALS = {phase: WorkerPhase.READY for phase in ARGUMENTS} | {
+GOALS = dict.fromkeys(ARGUMENTS, WorkerPhase.READY) | {
     WorkerPhase.ASLEEP: WorkerPhase.ASLEEP,
     WorkerPhase.STOPPING: WorkerPhase.ABSENT,
 }
@@ -93,12 +93,10 @@ class Story:
 
     def __init__(self, heard: Callable[[WorkerView], None]) -> None:
         self._heard = heard
-        self.changed = asyncio.Event()
 
     async def worker_changed(self, view: WorkerView, old: WorkerPhase) -> None:
         assert old is not view.phase
         self._heard(view)
-        self.changed.set()
 
     async def worker_came_up(self, view: WorkerView, took_seconds: float) -> None:
         assert view.phase is WorkerPhase.READY
@@ -140,9 +138,8 @@ class Daemon:
     async def until(self, reached: Callable[[Mapping[str, WorkerView]], bool]) -> None:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while not reached(self.views()):
-                    self.story.changed.clear()
-                    await self.story.changed.wait()
+                while not reached(self.views()):  # reasons change without an event
+                    await asyncio.sleep(0.05)
         except TimeoutError:
             told = [(it.id, it.phase.value, it.reason) for it in self.views().values()]
             raise AssertionError(told) from None

@@ -13,6 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from ds4watch.fleet.wish import Wanted, Wish
 from ds4watch.model.worker import WorkerPhase, WorkerView
 from tests.conftest import ROOT
 from tests.edge.fleet.fleets import processes_with
@@ -70,8 +71,10 @@ async def test_a_worker_killed_in_any_state_gets_where_it_is_wished(
     assert {name: it.phase.value for name, it in killed.items()} == EACH_IN_ITS_STATE
     before = {it.pid for it in killed.values()}
     await daemon.until(
-        lambda views: not before & {it.pid for it in views.values()}
-        and all(views[name.value].phase is goal for name, goal in GOALS.items())
+        lambda views: (
+            not before & {it.pid for it in views.values()}
+            and all(views[name.value].phase is goal for name, goal in GOALS.items())
+        )
     )
     daemon.assert_one_process_each()
     await daemon.stop()
@@ -123,4 +126,37 @@ async def test_a_few_kills_and_starts_leave_what_one_leaves(
     assert files[1:] == files[:1] * (ROUNDS - 1)
     assert max(descriptors) <= descriptors[0] + 2, descriptors
     assert daemon.ports == {first_port}
+    await daemon.stop()
+
+
+@pytest.mark.usefixtures("swept")
+async def test_a_worker_whose_daemon_died_before_it_was_written_down_is_not_in_the_way(
+    state_dir: Path, first_port: int, session: aiohttp.ClientSession
+) -> None:
+    dead, spec = Daemon(state_dir, first_port, session), spec_of("one", str(first_port))
+    await dead.backend.start(spec)
+    daemon = Daemon(state_dir, first_port, session)
+    await daemon.start([spec])
+    assert daemon.views()["one"].pid is None, "not found: it is not written down yet"
+    await daemon.until(lambda views: views["one"].phase is WorkerPhase.READY)
+    dead.table._reap()
+    daemon.assert_one_process_each()
+    await daemon.stop()
+
+
+@pytest.mark.usefixtures("swept")
+async def test_who_is_killed_while_it_is_drained_for_a_person_is_loaded_again(
+    state_dir: Path, first_port: int, session: aiohttp.ClientSession
+) -> None:
+    daemon = Daemon(state_dir, first_port, session)
+    await daemon.start([spec_of("one", daemon.tag)])
+    await daemon.until(lambda views: views["one"].phase is WorkerPhase.READY)
+    pid = daemon.views()["one"].pid
+    assert pid is not None
+    await daemon.wish({"one": Wanted(Wish.DRAINED)})
+    os.kill(pid, signal.SIGKILL)
+    await daemon.until(
+        lambda views: views["one"].phase is WorkerPhase.DRAINING and views["one"].pid != pid
+    )
+    daemon.assert_one_process_each()
     await daemon.stop()

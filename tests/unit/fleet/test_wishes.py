@@ -288,3 +288,13 @@ def test_once_a_worker_behaves_every_wish_is_reached(
     assert reached(world, Wanted(pardon_at=world.now + 0.25), 300.0)
     assert reached(world, Wanted(last, pardon_at=world.now), 300.0)
     assert world.life.phase is RESTS_IN[last]
+
+
+def test_who_is_drained_stays_loaded_and_is_started_again_if_it_dies() -> None:
+    world = World()
+    assert reached(world, AS_SET)
+    assert reached(world, DRAINED)
+    died = advance(world.life, DEAD, LIMITS, world.now)
+    cleared = replace(died, has_remains=False)
+    assert deed(cleared, LIMITS, cleared.retry_at, DRAINED) is Deed.START
+    assert deed(cleared, LIMITS, cleared.retry_at, STOPPED) is Deed.NOTHING
