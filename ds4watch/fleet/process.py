@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ds4watch.fleet.launch import boot_id, start_ticks_of
+from ds4watch.fleet.log_room import is_full
 from ds4watch.fleet.ring_log import trim
 from ds4watch.model.errors import EdgeReason, WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05
 _REST_SECONDS = 1.0
 _KILL_SECONDS = 10.0
+_RECORD_BYTES = 4096
+"""More than a record takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,7 @@ class ProcessTable:
         command = [sys.executable, "-I", "-S", launcher, str(self._record_path(unit))]
         command += [str(self._record_path(unit).with_suffix(".lock")), json.dumps(meta), "--"]
         try:
+            _check_room(self._record_path(unit))
             with _open_log(log_path) as stream:
                 child = subprocess.Popen(
                     [*command, *argv],
@@ -176,11 +180,13 @@ class ProcessTable:
         return child.poll() if child is not None else None
 
     def is_alive(self, record: ProcessRecord) -> bool:
-        """Return whether the unit's leader runs; reaps it when it does not."""
+        """Return whether the unit's leader runs; reaps it when it does not.
+
+        A child of ours is dead once it is known how it ended: while its last threads end, it is a
+        zombie that tells nothing yet.
+        """
         child = self._children.get(record.pid)
-        if child is not None and child.poll() is not None:
-            return False
-        return record.is_alive()
+        return child.poll() is None if child is not None else record.is_alive()
 
     async def stop(self, record: ProcessRecord, *, grace_seconds: float) -> bool:
         """End a unit and all it started: SIGTERM to the leader, then SIGKILL to what is left.
@@ -235,9 +241,23 @@ class ProcessTable:
         return self._run / f"{unit.replace('/', '-')}.json"
 
 
+def _check_room(record: Path) -> None:
+    """Raise OSError if no record can be written: the unit would end where it is to write it."""
+    probe = record.with_suffix(".room")
+    try:
+        probe.write_bytes(bytes(_RECORD_BYTES))
+    finally:
+        probe.unlink(missing_ok=True)
+
+
 def _open_log(path: Path) -> BinaryIO:
-    """Open a log for appending, cut first if it is over its limit."""
+    """Open a log for appending, cut first if it is over its limit.
+
+    With its disk full there is none: who dies of a line that it cannot write never comes up.
+    """
     trim(path)
+    if is_full(path.parent):
+        return Path(os.devnull).open("wb")
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
 
 

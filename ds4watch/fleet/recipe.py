@@ -91,6 +91,19 @@ class Recipe:
             raise WorkerError(message, reason=EdgeReason.OTHER)
 
 
+async def see_to_model(profile: Profile) -> None:
+    """Raise WorkerError if the model is a folder of this host that is not there.
+
+    The engine would say so too, after a minute, and its deaths count towards quarantine.
+    """
+    folder = Path(profile.model or "")
+    if profile.prepare is not None or not folder.is_absolute():
+        return
+    if not await asyncio.to_thread(os.access, folder, os.F_OK):
+        message = f"not started: there is no model folder {folder}"
+        raise WorkerError(message, reason=EdgeReason.OTHER)
+
+
 def worker_environment(environ: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for a worker: ours without our secrets, and the profile's."""
     kept = {

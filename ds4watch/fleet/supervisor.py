@@ -22,6 +22,7 @@ from ds4watch.fleet.life import (
     started,
 )
 from ds4watch.fleet.lifecycle import advance, deed, is_as_wished, served, wished
+from ds4watch.fleet.log_room import LogRoom
 from ds4watch.fleet.pool import Facts
 from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.fleet.ring_log import trim
@@ -80,6 +81,7 @@ class Supervisor:
         self._wishes: dict[By, Mapping[str, Wanted]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._begun = False
+        self._log_room = LogRoom()
 
     async def start(self, specs: Sequence[WorkerSpec], before: FleetSnapshot) -> None:
         """Adopt what still runs, end what is no longer wanted, begin to tend the rest.
@@ -271,7 +273,8 @@ class Supervisor:
             try:
                 await self._look(worker)
             except WorkerError as error:
-                log.warning("%s: %s", worker.spec.id, error)
+                if str(error) != worker.life.reason:
+                    log.warning("%s: %s", worker.spec.id, error)
                 now = self._clock.now()
                 failed = could_not_start(worker.life, str(error), self._limits, now)
                 await self._move(worker, failed)
@@ -303,12 +306,15 @@ class Supervisor:
         if preparing:
             worker.life = replace(worker.life, reason=preparing)
             log.info("%s: %s", worker.spec.id, preparing)
+        await self._log_room.look(self._backend.log_path(worker.spec).parent)
         await self._deeds.start(worker)
         await self._move(worker, started(worker.life, self._clock.now()))
 
     async def _trim(self, worker: Tended) -> None:
-        if await asyncio.to_thread(trim, self._backend.log_path(worker.spec)):
+        path = self._backend.log_path(worker.spec)
+        if await asyncio.to_thread(trim, path):
             worker.log_begins_at = 0
+        await self._log_room.look(path.parent)
 
     async def _move(self, worker: Tended, life: Life) -> None:
         old, now = worker.life, self._clock.now()

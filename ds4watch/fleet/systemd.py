@@ -19,7 +19,7 @@ from ds4watch.fleet.launch import start_ticks_of
 from ds4watch.fleet.life import Life, adopted
 from ds4watch.fleet.ports import Listener, hold_free_port, listener_on
 from ds4watch.fleet.process import members
-from ds4watch.fleet.recipe import Recipe, WorkerSpec, worker_environment
+from ds4watch.fleet.recipe import Recipe, WorkerSpec, see_to_model, worker_environment
 from ds4watch.fleet.systemd_bus import Manager, UnitState
 from ds4watch.fleet.systemd_unit import UnitPlan, properties_of, write_secrets
 from ds4watch.fleet.unit_record import UnitRecord, UnitRecords
@@ -82,6 +82,7 @@ class SystemdBackend:
         if spec.url is not None:
             return
         await see_to_gpu(spec, self._place)
+        await see_to_model(spec.profile)
         await self._recipe.prepare(spec)
         gpu_environment = await self._place.gpus.take(spec)
         try:
