@@ -69,7 +69,9 @@ class Supervisor:
         clock: Clock,
         start_times: StartTimes | None = None,
         ladders: Ladders | None = None,
+        look_seconds: float = _LOOK_SECONDS,
     ) -> None:
+        self._look_seconds = look_seconds
         self._backend = backend
         self.ladders = ladders or Ladders({}, NoJournal(), clock)
         self._deeds = Deeds(backend, client_of, clock, self.ladders)
@@ -282,7 +284,7 @@ class Supervisor:
                 trimmed_at = self._clock.monotonic()
                 worker.kernel_kills = kernel_kills()
                 await self._trim(worker)
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(self._look_seconds)
         del self._workers[worker.spec.id], self._tasks[worker.spec.id]
 
     async def _look(self, worker: Tended) -> None:

@@ -35,14 +35,14 @@ LIMITS = LifeLimits(
     canary_interval_seconds=1,
     backoff_seconds=0.1,
     backoff_max_seconds=0.2,
-    drain_seconds=1.5,
+    drain_seconds=0.7,
     quarantine_after=10_000,
     can_sleep=True,
 )
 ARGUMENTS = {
     WorkerPhase.STARTING: (),
-    WorkerPhase.LOADING: ("--startup-seconds=5",),
-    WorkerPhase.WARMING: ("--first-request-seconds=5",),
+    WorkerPhase.LOADING: ("--startup-seconds=3",),
+    WorkerPhase.WARMING: ("--first-request-seconds=3",),
     WorkerPhase.READY: (),
     WorkerPhase.ASLEEP: ("--dev-mode",),
     WorkerPhase.DRAINING: (),
@@ -126,6 +126,7 @@ class Daemon:
             limits=LIMITS,
             journal=self.story,
             clock=SystemClock(),
+            look_seconds=0.1,
         )
         self.ports: set[int] = set()
         """Every port that a worker ever had."""

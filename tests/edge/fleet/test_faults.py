@@ -144,6 +144,7 @@ async def test_a_worker_whose_daemon_died_before_it_was_written_down_is_not_in_t
     await daemon.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("swept")
 async def test_who_is_killed_while_it_is_drained_for_a_person_is_loaded_again(
     state_dir: Path, first_port: int, session: aiohttp.ClientSession
