@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -93,7 +95,12 @@ class Jobs:
 
     def _add(self, name: str, run: Callable[[], Awaitable[None]], *, seconds: float) -> None:
         self._scheduler.add_job(
-            run, "interval", seconds=seconds, id=name, max_instances=1, coalesce=True
+            partial(_until_the_end, run),
+            "interval",
+            seconds=seconds,
+            id=name,
+            max_instances=1,
+            coalesce=True,
         )
 
     def _recorded(self, name: str, work: Work) -> Callable[[], Awaitable[None]]:
@@ -171,6 +178,12 @@ class Jobs:
         others = [it for it in self._known.quality if it.profile != reading.profile]
         self._known.quality = (*others, reading)
         return entry.summary
+
+
+async def _until_the_end(run: Callable[[], Awaitable[None]]) -> None:
+    """Run a job; the scheduler's end breaks it off, which it would log as an exception."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await run()
 
 
 def _kib(size_bytes: int) -> str:

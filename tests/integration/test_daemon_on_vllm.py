@@ -116,7 +116,7 @@ def test_it_told_what_it_waited_for_and_took_nothing_for_ready_without_an_answer
     assert "making the model folder" in log
     assert "waiting for tiny-full-0: loading the model" in log
     steps = [row["summary"] for row in daemon.audit("worker") if row["target"] == "tiny-full-0"]
-    assert steps[-1] == "warming → ready: answered a canary"
+    assert steps[-1] == "warming → ready: answered a canary, warmed up"
 
 
 def test_every_token_of_every_answer_is_counted_once(daemon: Daemon) -> None:
@@ -163,7 +163,9 @@ def shares(daemon: Daemon) -> dict[str, float]:
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine has a GPU")
 def test_without_a_gpu_its_memory_is_absent_and_not_zero(daemon: Daemon) -> None:
-    assert "ds4_gpu_memory" not in ask(daemon.admin_port, "/metrics").body.decode()
+    page = ask(daemon.admin_port, "/metrics").body.decode()
+    assert "ds4_gpu_memory_used" not in page
+    assert "ds4_gpu_memory_total" not in page
 
 
 def test_the_quantization_error_is_what_the_workers_own_log_probabilities_say(
