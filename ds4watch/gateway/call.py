@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from aiohttp import web
-
 from ds4watch.gateway import headers as names
+from ds4watch.gateway.http.message import Stream, header_line
 from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason, Usage
 
 _CLIENT_GONE_STATUS = 499
@@ -34,7 +33,7 @@ class Call:
     level: int = 0
     degraded: tuple[str, ...] = ()
     retries: list[tuple[str, RetryReason]] = field(default_factory=list)
-    response: web.StreamResponse | None = None
+    response: Stream | None = None
     """Set once headers have gone to the client; from then on nothing can be tried anew."""
 
     def end(self, status: int, outcome: RequestOutcome) -> None:
@@ -46,13 +45,16 @@ class Call:
         """Note that the client left before its answer was whole; what it got stays booked."""
         self.end(_CLIENT_GONE_STATUS, RequestOutcome.CLIENT_GONE)
 
-    def own_headers(self) -> dict[str, str]:
+    def own_headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers that every answer carries; no worker where none was tried."""
-        own = {names.REQUEST_ID: self.id, names.ATTEMPTS: str(self.attempts)}
+        own = [
+            header_line(names.REQUEST_ID, self.id),
+            header_line(names.ATTEMPTS, str(self.attempts)),
+        ]
         if self.worker:
-            own[names.WORKER] = self.worker
+            own.append(header_line(names.WORKER, self.worker))
         if self.degraded:
-            own[names.DEGRADED] = ";".join(self.degraded)
+            own.append(header_line(names.DEGRADED, ";".join(self.degraded)))
         return own
 
     def record(self, *, gateway: str, seq: int, now: float, ended_at: float) -> RequestRecord:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 
-from aiohttp import web
-
 from ds4watch.gateway.call import Call
-from ds4watch.gateway.headers import headers_for_worker
+from ds4watch.gateway.headers import lines_for_worker
+from ds4watch.gateway.http.message import Request, Response, Stream
 from ds4watch.gateway.relay import AttemptError, Relay
 from ds4watch.gateway.replies import RefusedError, Reply, unavailable
 from ds4watch.gateway.state import GatewayState
@@ -19,8 +16,6 @@ from ds4watch.routing.retry import Fail, GiveUp, next_step, status_of
 from ds4watch.shaping.request import Shaped
 
 log = logging.getLogger(__name__)
-
-_LAST_WORDS_SECONDS = 5.0
 
 
 class Forwarder:
@@ -38,11 +33,11 @@ class Forwarder:
         self._giving_up: GiveUp | None = None
 
     async def forward(
-        self, request: web.Request, call: Call, shaped: Shaped, payload: bytes
-    ) -> web.StreamResponse:
+        self, request: Request, call: Call, shaped: Shaped, payload: bytes
+    ) -> Response | Stream:
         """Return the response for the client. Raises RefusedError, ClientGoneError."""
         self._state.count_request()
-        headers = headers_for_worker(request.headers, call.id)
+        headers = lines_for_worker(request.headers.raw, call.id)
         route = await self._first_route(call, shaped.model)
         tried: frozenset[str] = frozenset()
         while True:
@@ -59,7 +54,7 @@ class Forwarder:
                 tried |= {worker.id}
                 following = self._next_route(call, shaped.model, error, tried)
                 if following is None:
-                    return await self._give_up(call, error)
+                    return self._give_up(call, error)
                 route = following
             else:
                 self._note_success(worker.id)
@@ -107,16 +102,14 @@ class Forwarder:
             log.info("worker %s answers again", worker)
         self._giving_up = None
 
-    async def _give_up(self, call: Call, error: AttemptError) -> web.StreamResponse:
+    def _give_up(self, call: Call, error: AttemptError) -> Response | Stream:
         reply = _reply_for(error, call)
         call.end(reply.status, RequestOutcome.UPSTREAM_ERROR)
         if call.response is None:
             return reply.response(call.own_headers())
         # The client has its 200; an error event is the only honest end that is left.
-        with contextlib.suppress(ConnectionError, TimeoutError):
-            async with asyncio.timeout(_LAST_WORDS_SECONDS):
-                await call.response.write(reply.event())
-                await call.response.write_eof()
+        call.response.write(reply.event())
+        call.response.end()
         return call.response
 
     def _no_route(self, call: Call, route: NoRoute, model: str) -> RefusedError:

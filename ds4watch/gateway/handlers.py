@@ -7,16 +7,14 @@ import ipaddress
 import json
 from typing import Any
 
-from aiohttp import web
-
 from ds4watch.access.keys import bearer_token, find_key
 from ds4watch.config.settings import GatewaySettings
 from ds4watch.gateway import headers as names
 from ds4watch.gateway import intake
 from ds4watch.gateway.call import Call
 from ds4watch.gateway.forward import Forwarder
-from ds4watch.gateway.relay import ClientGoneError
-from ds4watch.gateway.replies import RefusedError, Reply, unavailable
+from ds4watch.gateway.http.message import Request, Response, Stream, header_line
+from ds4watch.gateway.replies import RefusedError, Reply, json_response, unavailable
 from ds4watch.gateway.spool import Spool
 from ds4watch.gateway.state import GatewayState
 from ds4watch.model.ports import Clock
@@ -53,17 +51,24 @@ class Handlers:
         self._spool = spool
         self._clock = clock
 
-    def application(self) -> web.Application:
-        """Return the aiohttp application."""
-        app = web.Application(client_max_size=self._settings.max_body_bytes)
-        app.router.add_get("/health", self.health)
-        app.router.add_get("/v1/models", self.models)
-        for path in _KINDS:
-            app.router.add_post(path, self.complete)
-        app.router.add_route("*", "/{path:.*}", self.unknown)
-        return app
+    async def handle(self, request: Request) -> Response | Stream:
+        """Answer any request."""
+        if request.method == "POST" and request.path in _KINDS:
+            return await self.complete(request)
+        if request.method in ("GET", "HEAD"):
+            if request.path == "/health":
+                return self.health()
+            if request.path == "/v1/models":
+                return self.models(request)
+        return self.unknown(request)
 
-    async def health(self, _request: web.Request) -> web.Response:
+    def refuse(self, status: int, message: str, code: str) -> Response:
+        """Word the answer to what is no request, or to one that we failed at."""
+        kind = "api_error" if status >= 500 else "invalid_request_error"
+        headers = [header_line(names.REQUEST_ID, names.request_id_of(None))]
+        return Reply(status, message, code, kind=kind).response(headers)
+
+    def health(self) -> Response:
         """Tell how this gateway is; 503 once it drains."""
         state = self._state
         body = {
@@ -76,9 +81,9 @@ class Handlers:
             "inflight": state.inflight.total,
             "spool_dropped": self._spool.dropped,
         }
-        return web.json_response(body, status=503 if state.draining else 200)
+        return json_response(body, status=503 if state.draining else 200, headers=[])
 
-    async def models(self, request: web.Request) -> web.Response:
+    def models(self, request: Request) -> Response:
         """List the models of ready workers, in OpenAI's shape."""
         call = self._call(request)
         try:
@@ -94,9 +99,9 @@ class Handlers:
             {"id": model, "object": "model", "created": since[model], "owned_by": "ds4watch"}
             for model in sorted(since)
         ]
-        return web.json_response({"object": "list", "data": data}, headers=_id_only(call))
+        return json_response({"object": "list", "data": data}, headers=_id_only(call))
 
-    async def unknown(self, request: web.Request) -> web.Response:
+    def unknown(self, request: Request) -> Response:
         """Say in OpenAI's shape that there is nothing here."""
         call = self._call(request)
         path = request.path[:200]
@@ -106,28 +111,22 @@ class Handlers:
             reply = Reply(404, f"There is nothing at {path}", "not_found")
         return reply.response(_id_only(call))
 
-    async def complete(self, request: web.Request) -> web.StreamResponse:
+    async def complete(self, request: Request) -> Response | Stream:
         """Answer a completion request and book it, however it ends."""
         call = self._call(request)
         try:
-            response = await self._complete(request, call)
+            return await self._complete(request, call)
         except RefusedError as error:
             call.end(error.reply.status, error.outcome)
-            response = error.reply.response(call.own_headers())
-        except ClientGoneError:
-            call.gone()
-            response = call.response or web.Response(status=call.status)
+            return error.reply.response(call.own_headers())
         except asyncio.CancelledError:
             if not self._state.cut_off:
                 call.gone()
             raise
         finally:
             self._book(call)
-        if self._state.draining:
-            response.force_close()
-        return response
 
-    async def _complete(self, request: web.Request, call: Call) -> web.StreamResponse:
+    async def _complete(self, request: Request, call: Call) -> Response | Stream:
         self._authenticate(request, call)
         raw = await intake.read_body(request, max_bytes=self._settings.max_body_bytes)
         body = intake.parse(raw)
@@ -141,14 +140,14 @@ class Handlers:
             payload = _dump(shaped.body) if shaped.changed else raw
             return await self._forwarder.forward(request, call, shaped, payload)
 
-    def _call(self, request: web.Request) -> Call:
+    def _call(self, request: Request) -> Call:
         return Call(
             id=names.request_id_of(request.headers.get(names.REQUEST_ID)),
             path=request.path,
             started_at=self._clock.monotonic(),
         )
 
-    def _authenticate(self, request: web.Request, call: Call) -> None:
+    def _authenticate(self, request: Request, call: Call) -> None:
         keys = self._state.board.keys
         if not keys and not self._needs_key:
             return
@@ -162,7 +161,7 @@ class Handlers:
             raise RefusedError(Reply(401, message, "invalid_api_key", kind=kind))
         call.key = key.name
 
-    def _admit(self, request: web.Request, call: Call) -> None:
+    def _admit(self, request: Request, call: Call) -> None:
         call.level = self._state.policy.level
         shed = admit(
             self._state.policy.limits,
@@ -197,8 +196,8 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _id_only(call: Call) -> dict[str, str]:
-    return {names.REQUEST_ID: call.id}
+def _id_only(call: Call) -> list[tuple[bytes, bytes]]:
+    return [header_line(names.REQUEST_ID, call.id)]
 
 
 def _dump(body: dict[str, Any]) -> bytes:

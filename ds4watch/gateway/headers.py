@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
-import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator
 
-from multidict import CIMultiDict, CIMultiDictProxy
+from ds4watch.gateway.http.headers import RawHeaders
 
 REQUEST_ID = "x-request-id"
 WORKER = "x-ds4-worker"
@@ -18,65 +18,75 @@ _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 _HOP_BY_HOP = frozenset(
     {
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
+        *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization"),
+        *(b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"),
     }
 )
 _NOT_FOR_WORKERS = _HOP_BY_HOP | {
     # What the client proves to us is nobody else's business.
-    *("authorization", "cookie", "api-key", "x-api-key"),
+    *(b"authorization", b"cookie", b"api-key", b"x-api-key"),
     # Of our own request to the worker; bodies arrive here unpacked.
-    *("host", "content-length", "content-type", "content-encoding", "accept-encoding", "expect"),
-    *(REQUEST_ID, PRIORITY),
+    *(b"host", b"content-length", b"content-type", b"content-encoding", b"accept-encoding"),
+    *(b"expect", REQUEST_ID.encode(), PRIORITY.encode()),
 }
 _NOT_FOR_CLIENTS = _HOP_BY_HOP | {
-    *("content-length", "content-encoding", "date", "server", "set-cookie", "alt-svc"),
-    *(REQUEST_ID, WORKER, ATTEMPTS, DEGRADED),
+    *(b"content-length", b"content-encoding", b"date", b"server", b"set-cookie", b"alt-svc"),
+    *(name.encode() for name in (REQUEST_ID, WORKER, ATTEMPTS, DEGRADED)),
 }
+_OUR_LINES = b"Content-Type: application/json\r\nAccept-Encoding: identity\r\n"
+_RANDOM_BYTES = 1 << 12
+
+
+def _random_ids() -> Iterator[str]:
+    """Yield ids of 128 random bits, for which the system is asked once in a while."""
+    while True:
+        text = os.urandom(_RANDOM_BYTES).hex()
+        for at in range(0, len(text), 32):
+            yield text[at : at + 32]
+
+
+_IDS = _random_ids()
 
 
 def request_id_of(header: str | None) -> str:
     """Return the client's request id if it is sane, else a new one."""
     if header is not None and _SANE_ID.fullmatch(header):
         return header
-    return uuid.uuid4().hex
+    return next(_IDS)
 
 
-def headers_for_worker(headers: CIMultiDictProxy[str], request_id: str) -> CIMultiDict[str]:
-    """Return the client's headers less credentials, hop-by-hop ones and what we set ourselves."""
+def lines_for_worker(headers: RawHeaders, request_id: str) -> bytes:
+    """Return the client's headers less credentials, hop-by-hop ones and what we set ourselves.
+
+    `Host` and `Content-Length` are left to who knows the worker and the body.
+    """
     named = _named_by_connection(headers)
-    passed = CIMultiDict(
-        (name, value)
-        for name, value in headers.items()
+    lines = [
+        b"%b: %b\r\n" % (name, value)
+        for name, value in headers
         if (lower := name.lower()) not in _NOT_FOR_WORKERS and lower not in named
-    )
-    passed["Content-Type"] = "application/json"
-    passed["Accept-Encoding"] = "identity"
-    passed[REQUEST_ID] = request_id
-    return passed
+    ]
+    lines.append(_OUR_LINES)
+    lines.append(b"X-Request-Id: %b\r\n" % request_id.encode("ascii"))
+    return b"".join(lines)
 
 
-def headers_for_client(headers: CIMultiDictProxy[str], own: Mapping[str, str]) -> CIMultiDict[str]:
+def headers_for_client(
+    headers: RawHeaders, own: list[tuple[bytes, bytes]]
+) -> list[tuple[bytes, bytes]]:
     """Return the worker's headers less hop-by-hop ones and those of its encoding, with ours."""
     named = _named_by_connection(headers)
-    passed = CIMultiDict(
-        (name, value)
-        for name, value in headers.items()
-        if (lower := name.lower()) not in _NOT_FOR_CLIENTS and lower not in named
-    )
-    passed.update(own)
+    passed = [
+        header
+        for header in headers
+        if (lower := header[0].lower()) not in _NOT_FOR_CLIENTS and lower not in named
+    ]
+    passed += own
     return passed
 
 
-def _named_by_connection(headers: CIMultiDictProxy[str]) -> frozenset[str]:
-    value = headers.get("Connection")
-    if not value:
-        return frozenset()
-    return frozenset(name.strip().lower() for name in value.split(","))
+def _named_by_connection(headers: RawHeaders) -> frozenset[bytes]:
+    for name, value in headers:
+        if len(name) == 10 and name.lower() == b"connection":
+            return frozenset(one.strip().lower() for one in value.split(b","))
+    return frozenset()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import zlib
 from typing import Any, NoReturn
 
-from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
-
 from ds4watch.access.limits import check_request
+from ds4watch.gateway.http.errors import BodyTooLargeError, BrokenBodyError
+from ds4watch.gateway.http.message import Request
 from ds4watch.gateway.replies import RefusedError, Reply
 
-_BODY_SECONDS = 60.0
+_WINDOW_BITS = {
+    "gzip": 16 + zlib.MAX_WBITS,
+    "x-gzip": 16 + zlib.MAX_WBITS,
+    "deflate": zlib.MAX_WBITS,
+}
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -23,23 +26,36 @@ def _refuse_constant(name: str) -> NoReturn:
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-async def read_body(request: web.Request, *, max_bytes: int) -> bytes:
-    """Return the body. Raises RefusedError if it is too large, too slow or broken."""
-    too_large = RefusedError(
-        Reply(413, f"The body is larger than {max_bytes} bytes", "request_too_large")
-    )
-    if (request.content_length or 0) > max_bytes:
-        raise too_large
+async def read_body(request: Request, *, max_bytes: int) -> bytes:
+    """Return the body, unpacked. Raises RefusedError if it is too large, too slow or broken."""
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            return await request.read()
-    except web.HTTPRequestEntityTooLarge as error:
-        raise too_large from error
+        raw = await request.read()
+        packing = request.headers.get("content-encoding")
+        return raw if packing is None else _unpacked(raw, packing.strip().lower(), max_bytes)
+    except BodyTooLargeError as error:
+        message = f"The body is larger than {max_bytes} bytes"
+        raise RefusedError(Reply(413, message, "request_too_large")) from error
     except TimeoutError as error:
-        message = f"The body did not arrive within {_BODY_SECONDS:.0f} s"
+        message = "The body did not arrive in time"
         raise RefusedError(Reply(408, message, "request_timeout")) from error
-    except (web.RequestPayloadError, HttpProcessingError) as error:
-        raise RefusedError(Reply(400, "The body is broken", "invalid_body")) from error
+    except (BrokenBodyError, zlib.error) as error:
+        raise RefusedError(Reply(400, f"The body is broken: {error}", "invalid_body")) from error
+
+
+def _unpacked(raw: bytes, packing: str, max_bytes: int) -> bytes:
+    """Return what a packed body holds, never more than may be kept."""
+    if packing == "identity":
+        return raw
+    if packing not in _WINDOW_BITS:
+        message = f"A body packed by {packing[:50]!r} is not understood here"
+        raise RefusedError(Reply(415, message, "unsupported_encoding"))
+    inner = zlib.decompressobj(_WINDOW_BITS[packing])
+    body = inner.decompress(raw, max_bytes + 1)
+    if len(body) > max_bytes:
+        raise BodyTooLargeError
+    if not inner.eof or inner.unused_data:
+        raise BrokenBodyError("it does not end where its packing says")
+    return body
 
 
 def parse(raw: bytes) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from aiohttp import web
-
+from ds4watch.gateway.http.message import Response, header_line
 from ds4watch.model.errors import Ds4watchError
 from ds4watch.model.usage import RequestOutcome
 
@@ -40,14 +39,14 @@ class Reply:
         """Return the server-sent events that end a stream whose 200 is out already."""
         return f"data: {json.dumps(self.body())}\n\ndata: [DONE]\n\n".encode()
 
-    def response(self, headers: dict[str, str]) -> web.Response:
+    def response(self, headers: list[tuple[bytes, bytes]]) -> Response:
         """Return the HTTP response."""
-        extra: dict[str, str] = {}
+        extra: list[tuple[bytes, bytes]] = []
         if self.status == HTTPStatus.SERVICE_UNAVAILABLE:
-            extra["Retry-After"] = str(RETRY_AFTER_SECONDS)
+            extra.append(header_line("Retry-After", str(RETRY_AFTER_SECONDS)))
         if self.status == HTTPStatus.UNAUTHORIZED:
-            extra["WWW-Authenticate"] = "Bearer"
-        return web.json_response(self.body(), status=self.status, headers=headers | extra)
+            extra.append(header_line("WWW-Authenticate", "Bearer"))
+        return json_response(self.body(), status=self.status, headers=[*headers, *extra])
 
 
 class RefusedError(Ds4watchError):
@@ -64,3 +63,11 @@ class RefusedError(Ds4watchError):
 def unavailable(message: str, *, code: str) -> Reply:
     """Return a 503: nothing is wrong with the request, and later it may be served."""
     return Reply(503, message, code, kind="service_unavailable_error")
+
+
+def json_response(
+    body: dict[str, Any], *, status: int = 200, headers: list[tuple[bytes, bytes]]
+) -> Response:
+    """Return a response of ours in JSON."""
+    kind = header_line("Content-Type", "application/json; charset=utf-8")
+    return Response(status, json.dumps(body).encode(), [kind, *headers])

@@ -11,21 +11,21 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiohttp import web
-
 from ds4watch.config.settings import GatewaySettings
 from ds4watch.gateway.boards import read_board
 from ds4watch.gateway.control import ControlClient
 from ds4watch.gateway.forward import Forwarder
 from ds4watch.gateway.handlers import Handlers
-from ds4watch.gateway.relay import Relay, session_of
+from ds4watch.gateway.http.connection import Bounds
+from ds4watch.gateway.http.pool import Pool
+from ds4watch.gateway.http.server import HttpServer
+from ds4watch.gateway.relay import Relay
 from ds4watch.gateway.spool import Spool
 from ds4watch.gateway.state import GatewayState
 from ds4watch.model.ports import Clock
 
 log = logging.getLogger(__name__)
 
-_BACKLOG = 1024
 _CLOSE_SECONDS = 0.5
 _DRAIN_LOOK_SECONDS = 0.02
 
@@ -64,10 +64,14 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
         state.apply(board)
     async with AsyncExitStack() as stack:
         spool = await stack.enter_async_context(_spooling(options))
-        session = await stack.enter_async_context(session_of(settings))
+        pool = Pool(
+            connect_seconds=settings.connect_timeout_seconds,
+            answer_seconds=settings.request_timeout_seconds,
+        )
+        stack.callback(pool.close)
         forwarder = Forwarder(
             state,
-            Relay(session, settings, clock),
+            Relay(pool, clock),
             max_attempts=settings.max_attempts,
             wake_wait_seconds=settings.wake_wait_seconds,
         )
@@ -113,22 +117,15 @@ async def _running(control: ControlClient) -> AsyncIterator[None]:
 async def _listening(
     options: GatewayOptions, handlers: Handlers, state: GatewayState
 ) -> AsyncIterator[int]:
-    runner = web.AppRunner(
-        handlers.application(),
-        access_log=None,
-        handler_cancellation=True,  # a client that leaves frees its worker at once
-        shutdown_timeout=_CLOSE_SECONDS,
-    )
-    await runner.setup()
+    bounds = Bounds(max_body_bytes=options.settings.max_body_bytes)
+    server = HttpServer(handlers.handle, handlers.refuse, bounds)
     try:
-        site = web.TCPSite(runner, options.host, options.port, reuse_port=True, backlog=_BACKLOG)
-        await site.start()
-        yield int(runner.addresses[0][1])
+        yield await server.start(options.host, options.port)
         state.draining = True
-        await site.stop()
+        server.stop_listening()
         await _drained(state, options.settings.drain_seconds)
     finally:
-        await runner.cleanup()
+        await server.close(_CLOSE_SECONDS)
 
 
 async def _drained(state: GatewayState, seconds: float) -> None:

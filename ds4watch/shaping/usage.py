@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ds4watch.model.usage import Usage
@@ -21,6 +22,28 @@ def usage_of(reported: Any) -> Usage | None:
         cached=min(cached or 0, prompt),
         completion=_count(reported.get("completion_tokens")) or 0,
     )
+
+
+def usage_at_the_end(answer: bytes) -> Usage | None:
+    """Return the usage of a whole answer, a JSON object, reading no more of it than needed.
+
+    Workers tell it behind the text. What follows the last mention is an object's rest only if
+    the mention is a field of the answer itself; of an inner one, a brace too many follows.
+    """
+    at = answer.rfind(b'"usage"')
+    if at < 0:
+        return None
+    told = _loads(b"{" + answer[at:])
+    if not isinstance(told, dict):
+        told = _loads(answer)
+    return usage_of(told.get("usage")) if isinstance(told, dict) else None
+
+
+def _loads(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def sum_of_choices(parts: list[Usage]) -> Usage | None:

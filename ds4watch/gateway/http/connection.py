@@ -1,0 +1,342 @@
+"""One client's connection: requests taken in one after the other, answers sent in that order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from ds4watch.gateway.http.body import Body
+from ds4watch.gateway.http.errors import BadRequestError
+from ds4watch.gateway.http.head import MAX_HEAD_BYTES, Head, check_part, parse_head
+from ds4watch.gateway.http.message import HeaderLines, Request, Response, Stream, head_bytes
+
+log = logging.getLogger(__name__)
+
+_MAX_AHEAD_BYTES = 1 << 16
+_LINGER_SECONDS = 2.0
+_MAX_LINGER_BYTES = 1 << 24
+_WRITE_HIGH_BYTES = 1 << 18
+
+Handler = Callable[[Request], Awaitable[Response | Stream]]
+
+
+class Refuser(Protocol):
+    """Words what is answered to no request at all."""
+
+    def __call__(self, status: int, message: str, code: str) -> Response:
+        """Return the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a client may take: bytes of a body, seconds for its head, for its body, and idle.
+
+    stalled_seconds: without taking anything of an answer that waits for it.
+    """
+
+    max_body_bytes: int
+    head_seconds: float = 10.0
+    body_seconds: float = 60.0
+    idle_seconds: float = 75.0
+    stalled_seconds: float = 120.0
+
+
+class ClientConnection(asyncio.Protocol):
+    """Reads ahead no further than a bound, and never stops reading: who leaves is noticed at once.
+
+    Invariant: once a request is not as it should be, nothing that follows on the connection is
+    read as a request.
+    """
+
+    __slots__ = (
+        "_ahead", "_body", "_bounds", "_deadline", "_flow", "_handler", "_head", "_is_closing",
+        "_is_slow", "_lingered", "_loop", "_owner", "_refuse", "_stream", "_task", "_transport",
+        "_unsent",
+    )  # fmt: skip
+
+    def __init__(self, owner: Owner, handler: Handler, refuse: Refuser, bounds: Bounds) -> None:
+        self._owner = owner
+        self._handler = handler
+        self._refuse = refuse
+        self._bounds = bounds
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._ahead = b""
+        """What came and belongs to no request yet."""
+        self._head: Head | None = None
+        self._body: Body | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stream: Stream | None = None
+        self._flow: Callable[[bool], None] | None = None
+        self._is_slow = False
+        self._is_closing = False
+        """No further request is read; what comes is thrown away until the client is gone."""
+        self._lingered = 0
+        self._unsent = 0
+        self._deadline = self._loop.time() + bounds.idle_seconds
+
+    # -- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        self._owner.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came in."""
+        if self._is_closing:
+            self._throw_away(data)
+            return
+        body = self._body
+        if body is not None and not body.is_whole:
+            data = body.feed(data)
+            if body.has_failed:
+                self._is_closing = True
+                return
+        if self._task is not None:
+            self._keep_ahead(data)
+        elif data:
+            self._ahead = self._ahead + data if self._ahead else data
+            self._next_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop working for a client that has left."""
+        del exc
+        self._transport = None
+        self._flow = None
+        self._owner.closed(self)
+        if self._task is not None:
+            self._task.cancel()
+
+    def pause_writing(self) -> None:
+        """Note that the client does not keep up."""
+        self._is_slow = True
+        self._unsent = -1
+        self._deadline = self._loop.time() + self._bounds.stalled_seconds
+        if self._flow is not None:
+            self._flow(False)  # noqa: FBT003 - the one thing that it is told
+
+    def resume_writing(self) -> None:
+        """Note that the client has caught up."""
+        self._is_slow = False
+        if self._flow is not None:
+            self._flow(True)  # noqa: FBT003 - the one thing that it is told
+
+    # -- for the request that is being answered
+
+    def write(self, data: bytes) -> None:
+        """Send bytes of an answer; nothing once the client is gone."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def invite_body(self) -> None:
+        """Say that the body is wanted, if the client waits to be told, and bound its time."""
+        self._deadline = self._loop.time() + self._bounds.body_seconds
+        if self._head is not None and self._head.expects_continue:
+            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def begin_stream(self, status: int, headers: HeaderLines) -> Stream:
+        """Send the head of an answer in pieces."""
+        in_chunks = self._head is not None and not self._head.is_http_10
+        if not in_chunks:
+            self._is_closing = True  # its end is that of the connection
+        coding = b"Transfer-Encoding: chunked\r\n" if in_chunks else b""
+        self.write(head_bytes(status, headers, self._owner.date, coding, self._closing_line()))
+        self._stream = Stream(self, in_chunks=in_chunks)
+        return self._stream
+
+    def on_flow(self, told: Callable[[bool], None] | None) -> None:
+        """Have `told` called whenever the client falls behind or has caught up."""
+        self._flow = told
+        if told is not None and self._is_slow:
+            told(False)  # noqa: FBT003 - the one thing that it is told
+
+    # -- for the owner
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is under way."""
+        return self._task is not None
+
+    def look(self, now: float) -> None:
+        """Act on what has taken too long."""
+        if now < self._deadline or self._transport is None:
+            return
+        body = self._body
+        if self._is_slow:
+            self._look_at_slow(now)
+        elif self._task is not None:
+            if body is not None and not body.is_whole:
+                body.fail(TimeoutError())
+                self._is_closing = True
+        elif self._ahead and not self._is_closing:
+            self._turn_away(BadRequestError(408, "The head did not arrive in time", "timeout"))
+        else:
+            self._transport.abort()
+
+    def finish(self) -> None:
+        """Close: now if idle, else after the answer that is being sent."""
+        self._is_closing = True
+        if self._task is None and self._transport is not None:
+            self._transport.close()
+
+    def cut_off(self) -> asyncio.Task[None] | None:
+        """Cancel what is under way and return it."""
+        if self._task is not None:
+            self._task.cancel()
+        return self._task
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- within
+
+    def _next_request(self) -> None:
+        raw = self._ahead
+        if raw.startswith(b"\r\n"):  # some send an empty line too many after a body
+            raw = raw.lstrip(b"\r\n")
+            self._ahead = raw
+            if not raw:
+                return
+        end = raw.find(b"\r\n\r\n") + 4
+        try:
+            if end < 4 or end > MAX_HEAD_BYTES:
+                check_part(raw)
+                head_by = self._loop.time() + self._bounds.head_seconds
+                self._deadline = min(self._deadline, head_by)
+                return
+            self._begin(parse_head(raw[:end] if end < len(raw) else raw), raw[end:])
+        except BadRequestError as error:
+            self._turn_away(error)
+
+    def _begin(self, head: Head, rest: bytes) -> None:
+        self._ahead = b""
+        self._head = head
+        self._stream = None
+        body = self._body = Body(head.length, self._bounds.max_body_bytes)
+        if rest and not body.is_whole:
+            rest = body.feed(rest)
+        if rest:
+            self._keep_ahead(rest)
+        if not head.keep_alive or body.has_failed:
+            self._is_closing = True
+        self._deadline = self._loop.time() + self._bounds.body_seconds
+        self._task = self._loop.create_task(self._answer(Request(head, body, self)))
+
+    async def _answer(self, request: Request) -> None:
+        """Have the request handled, send what comes of it, go on to the next."""
+        try:
+            response = await self._handler(request)
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        except Exception:
+            log.exception("%s %s: a fault of the gateway's own", request.method, request.path)
+            response = self._refuse(500, "The gateway itself has failed", "internal_error")
+        finally:
+            self._flow = None
+        self._task = None
+        self._send(response)
+
+    def _send(self, response: Response | Stream) -> None:
+        transport, body = self._transport, self._body
+        if transport is None:
+            return
+        if body is not None and not body.is_whole:
+            self._is_closing = True  # where the next request begins cannot be known
+        if self._owner.is_draining:
+            self._is_closing = True
+        if isinstance(response, Response):
+            if self._stream is not None:  # the fault came when half of the answer was out
+                transport.abort()
+                return
+            transport.write(self._whole(response))
+        elif not response.is_ended:
+            transport.abort()
+            return
+        self._head = self._body = self._stream = None
+        if self._is_closing:
+            self._linger(transport, is_quiet=body is None or body.is_whole)
+            return
+        self._deadline = self._loop.time() + self._bounds.idle_seconds
+        if self._ahead:
+            self._next_request()
+
+    def _whole(self, response: Response) -> bytes:
+        head = self._head
+        has_body = response.status >= 200 and response.status not in (204, 304)
+        length = b"Content-Length: %d\r\n" % len(response.body) if has_body else b""
+        lines = head_bytes(
+            response.status, response.headers, self._owner.date, length, self._closing_line()
+        )
+        return lines if head is not None and head.method == "HEAD" else lines + response.body
+
+    def _closing_line(self) -> bytes:
+        if self._is_closing or self._owner.is_draining:
+            return b"Connection: close\r\n"
+        is_old = self._head is not None and self._head.is_http_10
+        return b"Connection: keep-alive\r\n" if is_old else b""
+
+    def _turn_away(self, error: BadRequestError) -> None:
+        self._is_closing = True
+        self._ahead = b""
+        self._head = self._body = None
+        if self._transport is not None:
+            response = self._refuse(error.status, str(error), error.code)
+            self._transport.write(self._whole(response))
+            self._linger(self._transport, is_quiet=False)
+
+    def _linger(self, transport: asyncio.Transport, *, is_quiet: bool) -> None:
+        """Close; but while the client still sends, a close would take the answer from it."""
+        self._ahead = b""
+        if is_quiet:
+            transport.close()
+            return
+        self._deadline = self._loop.time() + _LINGER_SECONDS
+        if transport.can_write_eof():
+            transport.write_eof()
+
+    def _throw_away(self, data: bytes) -> None:
+        self._lingered += len(data)
+        if self._lingered > _MAX_LINGER_BYTES and self._task is None:
+            self.abort()
+
+    def _keep_ahead(self, data: bytes) -> None:
+        """Keep what was sent before its turn; a client that sends too much so is heard no more."""
+        if not data:
+            return
+        if len(self._ahead) + len(data) > _MAX_AHEAD_BYTES:
+            self._is_closing = True
+            self._ahead = b""
+        else:
+            self._ahead += data
+
+    def _look_at_slow(self, now: float) -> None:
+        """Cut a client off that takes nothing."""
+        if self._transport is None:
+            return
+        unsent = self._transport.get_write_buffer_size()
+        if unsent == self._unsent:
+            log.info("a client has taken nothing of its answer for long: cut off")
+            self._transport.abort()
+        self._unsent = unsent
+        self._deadline = now + self._bounds.stalled_seconds
+
+
+class Owner(Protocol):
+    """Who keeps the connections."""
+
+    date: bytes
+    is_draining: bool
+
+    def opened(self, connection: ClientConnection) -> None:
+        """Take a connection in."""
+
+    def closed(self, connection: ClientConnection) -> None:
+        """Forget a connection."""

@@ -1,0 +1,154 @@
+"""A request's head, read strictly: what two servers could read differently is refused.
+
+llhttp (in httptools) checks the grammar; how long the body is follows from one header alone, and
+whatever else is there that could say it differently is a 400.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import httptools
+
+from ds4watch.gateway.http.errors import BadRequestError
+from ds4watch.gateway.http.headers import Headers
+
+MAX_HEAD_BYTES = 1 << 15
+MAX_HEADERS = 100
+_MAX_TARGET_BYTES = 1 << 13
+_LENGTH = re.compile(rb"[0-9]{1,15}")
+_TARGET = re.compile(r"[!-~]+")
+_BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)|\n[ \t]|\x00")
+"""A bare LF or CR, a folded line, NUL."""
+
+
+@dataclass(slots=True)
+class Head:
+    """A request's head. `length` is that of its body, None for one in chunks."""
+
+    method: str
+    path: str
+    query: str
+    headers: Headers
+    length: int | None
+    keep_alive: bool
+    is_http_10: bool
+    expects_continue: bool
+
+
+class _Parts:
+    """Takes what llhttp finds."""
+
+    __slots__ = ("headers", "is_complete", "target")
+
+    def __init__(self) -> None:
+        self.target = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.is_complete = False
+
+    def on_url(self, url: bytes) -> None:
+        """Take (a part of) the target."""
+        self.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        self.headers.append((name, value.strip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        """Note that the head is whole."""
+        self.is_complete = True
+
+
+def parse_head(raw: bytes) -> Head:
+    """Return the head that `raw` holds, its empty line included. Raises BadRequestError."""
+    if _BARE.search(raw) is not None:
+        raise BadRequestError(400, "The head has a line that does not end or begin as it should")
+    parts = _Parts()
+    parser = httptools.HttpRequestParser(parts)
+    try:
+        parser.feed_data(raw)
+    except httptools.HttpParserUpgrade:
+        pass  # there is nothing to upgrade to: it is answered as the plain request that it also is
+    except httptools.HttpParserError as error:
+        raise BadRequestError(400, f"This is not HTTP: {error}"[:200]) from error
+    if not parts.is_complete:
+        raise BadRequestError(400, "The head is not whole")
+    if len(parts.headers) > MAX_HEADERS:
+        raise BadRequestError(431, f"More than {MAX_HEADERS} headers", "headers_too_large")
+    version = parser.get_http_version()
+    if version not in ("1.1", "1.0"):
+        raise BadRequestError(505, "HTTP/1.1 is spoken here", "version_not_supported")
+    headers = Headers(parts.headers)
+    path, query = _target(parts.target)
+    is_http_10 = version == "1.0"
+    _check_host(headers, is_http_10=is_http_10)
+    return Head(
+        method=parser.get_method().decode("ascii"),
+        path=path,
+        query=query,
+        headers=headers,
+        length=_length(headers, is_http_10=is_http_10),
+        keep_alive=_keeps_alive(headers, is_http_10=is_http_10),
+        is_http_10=is_http_10,
+        expects_continue=_expects_continue(headers),
+    )
+
+
+def check_part(raw: bytes) -> None:
+    """Raise BadRequestError if this, the beginning of a head, cannot become a good one."""
+    if len(raw) > MAX_HEAD_BYTES:
+        raise BadRequestError(431, f"A head of over {MAX_HEAD_BYTES} bytes", "headers_too_large")
+    if _BARE.search(raw[:-1]) is not None:  # the last byte may be the first half of CR LF
+        raise BadRequestError(400, "The head has a line that does not end or begin as it should")
+
+
+def _target(raw: bytes) -> tuple[str, str]:
+    if len(raw) > _MAX_TARGET_BYTES:
+        raise BadRequestError(414, f"An address of over {_MAX_TARGET_BYTES} bytes", "uri_too_long")
+    target = raw.decode("latin-1")
+    if not target.startswith("/") and target[:7].lower() == "http://":
+        target = "/" + target[7:].partition("/")[2]  # the form that is sent to proxies
+    if not target.startswith("/") and target != "*":
+        raise BadRequestError(400, "The address must begin with a slash")
+    if _TARGET.fullmatch(target) is None:
+        raise BadRequestError(400, "The address has bytes that must be percent-encoded")
+    path, _, query = target.partition("#")[0].partition("?")
+    return path, query
+
+
+def _check_host(headers: Headers, *, is_http_10: bool) -> None:
+    hosts = len(headers.values_of(b"host"))
+    if hosts > 1 or (hosts == 0 and not is_http_10):
+        raise BadRequestError(400, "There must be one Host header")
+
+
+def _length(headers: Headers, *, is_http_10: bool) -> int | None:
+    coded, sized = "transfer-encoding" in headers, "content-length" in headers
+    if coded:
+        codings = headers.values_of(b"transfer-encoding")
+        if sized or is_http_10 or len(codings) != 1 or codings[0].lower() != b"chunked":
+            raise BadRequestError(
+                400, "The only Transfer-Encoding, and without a length, is chunked"
+            )
+        return None
+    if not sized:
+        return 0
+    lengths = headers.values_of(b"content-length")
+    if len(lengths) != 1 or _LENGTH.fullmatch(lengths[0]) is None:
+        raise BadRequestError(400, "Content-Length must be one whole number")
+    return int(lengths[0])
+
+
+def _keeps_alive(headers: Headers, *, is_http_10: bool) -> bool:
+    told = headers.get("connection", "").lower()
+    return "keep-alive" in told if is_http_10 else "close" not in told
+
+
+def _expects_continue(headers: Headers) -> bool:
+    expected = headers.get("expect")
+    if expected is None:
+        return False
+    if expected.lower() != "100-continue":
+        raise BadRequestError(417, "Only 100-continue can be expected", "expectation_failed")
+    return True

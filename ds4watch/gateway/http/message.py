@@ -1,0 +1,98 @@
+"""A request, the answers to it, and how they look on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from ds4watch.gateway.http.body import Body
+from ds4watch.gateway.http.head import Head
+from ds4watch.gateway.http.headers import Headers
+
+if TYPE_CHECKING:
+    from ds4watch.gateway.http.connection import ClientConnection
+
+HeaderLines = Iterable[tuple[bytes, bytes]]
+
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole answer."""
+
+    status: int
+    body: bytes = b""
+    headers: HeaderLines = field(default_factory=tuple)
+
+
+class Request:
+    """A request whose head has come; `body` is there once `read` has returned."""
+
+    __slots__ = ("_body", "_connection", "body", "head", "headers", "method", "path", "query")
+
+    def __init__(self, head: Head, body: Body, connection: ClientConnection) -> None:
+        self.head = head
+        self.method = head.method
+        self.path = head.path
+        self.query = head.query
+        self.headers: Headers = head.headers
+        self.body = b""
+        self._body = body
+        self._connection = connection
+
+    async def read(self) -> bytes:
+        """Return the body. Raises BodyTooLargeError, BrokenBodyError, TimeoutError."""
+        self.body = await self._body.read(self._connection.invite_body)
+        return self.body
+
+    def stream(self, status: int, headers: HeaderLines) -> Stream:
+        """Send the head of an answer whose body comes bit by bit."""
+        return self._connection.begin_stream(status, headers)
+
+
+class Stream:
+    """An answer that is being sent. Its head is out: nothing can be taken back."""
+
+    __slots__ = ("_connection", "_in_chunks", "is_ended")
+
+    def __init__(self, connection: ClientConnection, *, in_chunks: bool) -> None:
+        self._connection = connection
+        self._in_chunks = in_chunks
+        self.is_ended = False
+
+    def write(self, data: bytes) -> None:
+        """Send a piece; it waits in memory if the client is slow, see `on_flow`."""
+        if data and not self.is_ended:
+            self._connection.write(b"%x\r\n%b\r\n" % (len(data), data) if self._in_chunks else data)
+
+    def end(self) -> None:
+        """Send the end."""
+        if not self.is_ended:
+            self.is_ended = True
+            if self._in_chunks:
+                self._connection.write(b"0\r\n\r\n")
+
+    def on_flow(self, told: Callable[[bool], None] | None) -> None:
+        """Have `told` called with whether the client keeps up, now if it does not already."""
+        self._connection.on_flow(told)
+
+
+def head_bytes(status: int, headers: HeaderLines, *ours: bytes) -> bytes:
+    """Return an answer's head: its status, headers, and lines of our own."""
+    line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+    return b"".join(
+        (line, *[b"%b: %b\r\n" % (name, value) for name, value in headers], *ours, b"\r\n")
+    )
+
+
+def header_line(name: str, value: str) -> tuple[bytes, bytes]:
+    """Return a header of ours; what would end the line is taken out."""
+    raw = value.encode("utf-8", "replace")
+    if b"\r" in raw or b"\n" in raw:
+        raw = raw.replace(b"\r", b" ").replace(b"\n", b" ")
+    return name.encode(), raw

@@ -1,0 +1,137 @@
+"""Connections to workers, kept between requests."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from ds4watch.gateway.http.errors import StaleConnectionError, WorkerGoneError
+from ds4watch.gateway.http.upstream import WorkerConnection
+
+_IDLE_SECONDS = 3.0
+"""Under the 5 s after which vLLM's server closes an idle connection, perhaps as we use it."""
+_LOOK_SECONDS = 0.1
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a worker is: address, and what its requests begin with."""
+
+    host: str
+    port: int
+    is_tls: bool
+    prefix: bytes
+    host_line: bytes
+
+
+@lru_cache(maxsize=1024)
+def origin_of(url: str) -> Origin:
+    """Return a worker's origin. Raises ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS or not parts.hostname:
+        message = f"{url!r} is not an address of a worker"
+        raise ValueError(message)
+    netloc = parts.netloc.rpartition("@")[2]
+    return Origin(
+        host=parts.hostname,
+        port=parts.port or _PORTS[parts.scheme],
+        is_tls=parts.scheme == "https",
+        prefix=parts.path.rstrip("/").encode("ascii"),
+        host_line=b"Host: %b\r\n" % netloc.encode("idna" if not netloc.isascii() else "ascii"),
+    )
+
+
+class Pool:
+    """Asks workers, each over connections of its own; a look at all of them bounds their time."""
+
+    def __init__(self, *, connect_seconds: float, answer_seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._connect_seconds = connect_seconds
+        self._answer_seconds = answer_seconds
+        self._idle: dict[Origin, list[WorkerConnection]] = {}
+        self._busy: set[WorkerConnection] = set()
+        self._tls: ssl.SSLContext | None = None
+        self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
+
+    @asynccontextmanager
+    async def asking(
+        self, origin: Origin, head: bytes, body: bytes
+    ) -> AsyncIterator[WorkerConnection]:
+        """Send `head`, which lacks its first lines' end only, and give the answer.
+
+        A kept connection that the worker has closed meanwhile, before any answer, is replaced by
+        a new one, once. Raises WorkerGoneError, BrokenAnswerError, TimeoutError.
+        """
+        deadline = self._loop.time() + self._answer_seconds
+        connection = self._kept(origin) or await self._connect(origin)
+        self._busy.add(connection)
+        try:
+            try:
+                await connection.ask(head, body, deadline)
+            except StaleConnectionError:
+                self._busy.discard(connection)
+                connection = await self._connect(origin)
+                self._busy.add(connection)
+                await connection.ask(head, body, deadline)
+            yield connection
+        finally:
+            self._busy.discard(connection)
+            if connection.release():
+                connection.idle_since = self._loop.time()
+                self._idle.setdefault(origin, []).append(connection)
+
+    def close(self) -> None:
+        """Close everything."""
+        self._timer.cancel()
+        for connection in [*self._busy, *(one for kept in self._idle.values() for one in kept)]:
+            connection.abort()
+        self._idle.clear()
+
+    def _kept(self, origin: Origin) -> WorkerConnection | None:
+        kept = self._idle.get(origin)
+        oldest = self._loop.time() - _IDLE_SECONDS
+        while kept:
+            connection = kept.pop()
+            if connection.is_usable and connection.idle_since > oldest:
+                return connection
+            connection.abort()
+        return None
+
+    async def _connect(self, origin: Origin) -> WorkerConnection:
+        try:
+            async with asyncio.timeout(self._connect_seconds):
+                _, connection = await self._loop.create_connection(
+                    WorkerConnection, origin.host, origin.port, ssl=self._context(origin)
+                )
+        except TimeoutError as error:
+            message = f"no connection within {self._connect_seconds:g} s"
+            raise WorkerGoneError(message) from error
+        except OSError as error:  # ssl.SSLError is one
+            raise WorkerGoneError(str(error) or type(error).__name__) from error
+        return connection
+
+    def _context(self, origin: Origin) -> ssl.SSLContext | None:
+        if not origin.is_tls:
+            return None
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+    def _look(self) -> None:
+        """End answers that take too long, drop connections that were idle too long."""
+        now = self._loop.time()
+        for connection in list(self._busy):
+            if connection.deadline <= now:
+                connection.fail(TimeoutError())
+        for origin, kept in list(self._idle.items()):
+            while kept and kept[0].idle_since <= now - _IDLE_SECONDS:
+                kept.pop(0).abort()
+            if not kept:
+                del self._idle[origin]
+        self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)

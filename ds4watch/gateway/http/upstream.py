@@ -1,0 +1,240 @@
+"""One kept-alive connection to a worker, over httptools' parser."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import httptools
+
+from ds4watch.gateway.http.errors import BrokenAnswerError, StaleConnectionError
+
+_MAX_HEAD_BYTES = 1 << 16
+
+Sink = Callable[[bytes], None]
+
+
+class WorkerConnection(asyncio.Protocol):
+    """Asks one thing at a time.
+
+    Invariant: unless an answer was read to its very end, and nothing came after it, the connection
+    is aborted: no byte of one answer can be taken for a part of the next.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: Exception | None = None
+        self._answered = 0
+        self._received = 0
+        self._is_asked = False
+        self._sink: Sink | None = None
+        self._keeps = True
+        self._keep_alive = False
+        self._ends_with_connection = True
+        self._parts: list[bytes] = []
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.status = 0
+        self.has_head = False
+        self.is_whole = False
+        self.deadline = 0.0
+        """When, by the loop's clock, the answer has taken too long."""
+        self.idle_since = 0.0
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether something can be asked."""
+        return self._transport is not None and not self._is_asked
+
+    async def ask(self, request: bytes, body: bytes, deadline: float) -> None:
+        """Send a request; return once the answer's head is there.
+
+        Raises StaleConnectionError, BrokenAnswerError, TimeoutError.
+        """
+        self._begin_head()
+        self._is_asked = True
+        self._received = 0
+        self.deadline = deadline
+        if self._transport is None:
+            raise StaleConnectionError("the connection was closed")
+        self._transport.write(request + body if len(body) < 1 << 16 else request)
+        if len(body) >= 1 << 16:
+            self._transport.write(body)
+        await self._until(lambda: self.has_head)
+
+    async def read(self, max_bytes: int) -> bytes:
+        """Return the whole body. Raises BrokenAnswerError, TimeoutError."""
+        size = 0
+
+        def count(data: bytes) -> None:
+            nonlocal size
+            size += len(data)
+            if size > max_bytes:
+                self.fail(BrokenAnswerError("the answer is too large"))
+
+        if not self.is_whole:
+            self._sink = count
+            for part in self._parts:
+                count(part)
+            await self._until(lambda: self.is_whole)
+        elif self._error is not None:
+            raise self._error
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+    async def pump(self, sink: Sink) -> None:
+        """Give each piece of the body to `sink` as it comes; return at its end.
+
+        What `sink` raises is raised here. Raises BrokenAnswerError, TimeoutError.
+        """
+        parts, self._parts = self._parts, []
+        for part in parts:
+            sink(part)
+        if not self.is_whole:
+            self._keeps = False
+            self._sink = sink
+            await self._until(lambda: self.is_whole)
+
+    def flow(self, is_open: bool) -> None:  # noqa: FBT001 - the one thing that it is told
+        """Go on reading, or hold the worker back."""
+        if self._transport is not None and not self._transport.is_closing():
+            if is_open:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def release(self) -> bool:
+        """Be done with the answer; return whether the connection can be used again."""
+        is_good = self.is_whole and self._error is None and self._keep_alive
+        self._is_asked = False
+        self._sink = None
+        self._parts = []
+        if not is_good:
+            self.abort()
+        return is_good and self._transport is not None
+
+    def fail(self, error: Exception) -> None:
+        """Give up on the answer that is awaited."""
+        if self._error is None:
+            self._error = error
+        self.abort()
+        self._wake()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+
+    # -- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came in; a worker that speaks unasked is hung up on."""
+        if not self._is_asked or self.is_whole:
+            self._keep_alive = False
+            self.abort()
+            return
+        self._received += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail_because(error)
+        else:
+            if not self.has_head and self._received > _MAX_HEAD_BYTES:
+                self.fail(BrokenAnswerError(f"a head of over {_MAX_HEAD_BYTES} bytes"))
+
+    def eof_received(self) -> bool:
+        """Take the end for the body's end where nothing else tells it."""
+        if self._is_asked and self.has_head and self._ends_with_connection:
+            self._keep_alive = False
+            self.is_whole = True
+            self._wake()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Say how far the answer had come."""
+        self._transport = None
+        if not self._is_asked or self.is_whole or self._error is not None:
+            return
+        if self._received == 0 and self._answered:
+            self.fail(StaleConnectionError("closed before the answer"))
+        elif self._received == 0:
+            how = "reset the connection" if exc is not None else "hung up"
+            self.fail(BrokenAnswerError(f"the worker {how} without an answer"))
+        else:
+            part = "body" if self.has_head else "head"
+            self.fail(BrokenAnswerError(f"the answer broke off in its {part}"))
+
+    # -- httptools
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; trailers come too late."""
+        if not self.has_head:
+            self.headers.append((name, value))
+            if len(name) in (14, 17) and name.lower() in (b"content-length", b"transfer-encoding"):
+                self._ends_with_connection = False
+
+    def on_headers_complete(self) -> None:
+        """Let the answer be looked at, unless it is only an interim one (1xx)."""
+        status = self._parser.get_status_code()
+        if status >= 200 or status == 101:
+            self.status = status
+            self.has_head = True
+            self._wake()
+
+    def on_body(self, body: bytes) -> None:
+        """Keep a piece, or give it away."""
+        if self._keeps:
+            self._parts.append(body)
+        if self._sink is not None and self._error is None:
+            self._sink(body)
+
+    def on_message_complete(self) -> None:
+        """Note the end of the answer."""
+        if not self.has_head:
+            self.headers = []
+            return
+        self._keep_alive = self._parser.should_keep_alive()
+        self._answered += 1
+        self.is_whole = True
+        self._wake()
+
+    # -- within
+
+    def _begin_head(self) -> None:
+        self.has_head = False
+        self.is_whole = False
+        self.status = 0
+        self.headers = []
+        self._ends_with_connection = True
+        self._keep_alive = False
+        self._keeps = True
+        self._parts = []
+
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so() and self._error is None:
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        if self._error is not None:
+            raise self._error
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _fail_because(self, error: Exception) -> None:
+        """Fail with what the sink raised, or because this is not HTTP."""
+        cause = error.__context__
+        if isinstance(error, httptools.HttpParserCallbackError) and isinstance(cause, Exception):
+            self.fail(cause)
+        else:
+            self.fail(BrokenAnswerError("the answer is not HTTP"))
