@@ -65,8 +65,11 @@ class Relay:
             head = b"POST %b%b HTTP/1.1\r\n%b%bContent-Length: %d\r\n\r\n" % (
                 origin.prefix, _target_of(request), origin.host_line, headers, len(payload),
             )  # fmt: skip
-            async with self._pool.asking(origin, head, payload) as answer:
+            answer = await self._pool.ask(origin, head, payload)
+            try:
                 return await self._pass_on(request, call, answer, shaped)
+            finally:
+                self._pool.give_back(origin, answer)
         except (WorkerGoneError, ValueError) as error:
             raise AttemptError(Failure(RetryReason.CONNECT), _said(error)) from error
         except TimeoutError as error:

@@ -23,6 +23,7 @@ from ds4watch.model.usage import RequestRecord
 
 log = logging.getLogger(__name__)
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _FLUSH_SECONDS = 0.1
 _TAIL_BYTES = 1 << 20
 MAX_FILE_BYTES = 16 << 20
@@ -62,7 +63,7 @@ class Spool:
                 log.error("spool %s: the queue is full, records are lost", self._path)
             return
         self._seq += 1
-        line = json.dumps(record_of(self._seq).as_json(), separators=(",", ":"))
+        line = _ENCODER.encode(record_of(self._seq).as_json())
         self._queue.append(line.encode() + b"\n")
 
     async def run(self) -> None:

@@ -139,7 +139,9 @@ class GatewayState:
         `seconds` at most, and not once this gateway drains: then the client does better elsewhere.
         """
         route = self.choose(model, frozenset())
-        if isinstance(route, NoRoute) and route.reason is NoRouteReason.NOT_READY:
+        if isinstance(route, RouteDecision):
+            return route
+        if route.reason is NoRouteReason.NOT_READY:
             self._count_unserved(model)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -67,8 +67,12 @@ class RequestRecord:
     retries: tuple[tuple[str, RetryReason], ...] = field(default_factory=tuple)
 
     def as_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; `from_json` is its inverse."""
-        return asdict(self)
+        """Return a JSON-ready dict; `from_json` is its inverse. Written once for each request."""
+        record = {name: getattr(self, name) for name in _RECORD_FIELDS}
+        usage = self.usage
+        if usage is not None:
+            record["usage"] = {name: getattr(usage, name) for name in _USAGE_FIELDS}
+        return record
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RequestRecord:
@@ -82,3 +86,7 @@ class RequestRecord:
             (str(worker), RetryReason(reason)) for worker, reason in values.get("retries", ())
         )
         return cls(**values)
+
+
+_RECORD_FIELDS = tuple(item.name for item in fields(RequestRecord))
+_USAGE_FIELDS = tuple(item.name for item in fields(Usage))

@@ -58,7 +58,14 @@ class RetryBudget:
     def after_request(self, now: float) -> RetryBudget:
         """Return the budget with one more request in it."""
         current = self._current(now)
-        return replace(current, requests=current.requests + 1)
+        return RetryBudget(  # not replace(): it takes three times as long, for each request
+            current.ratio,
+            current.floor,
+            current.window_seconds,
+            current.started_at,
+            current.requests + 1,
+            current.retries,
+        )
 
     def after_retry(self, now: float) -> RetryBudget:
         """Return the budget with one more retry spent."""

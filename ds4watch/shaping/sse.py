@@ -13,9 +13,11 @@ _BOUNDARY = re.compile(rb"\r?\n\r?\n")
 _LONGEST_BOUNDARY = 4
 _DATA_LINE = re.compile(rb"^data:[ ]?(.*?)\r?$", re.MULTILINE)
 _CHOICE_INDEX = re.compile(rb'"index":\s*(\d{1,9})')
-_LAST_USAGE = re.compile(rb',\s*"usage":\s*(\{(?:[^{}"]|"[a-z_]*"|\{[^{}]*\})*\})\s*\}$')
+_USAGE = b'"usage"'
+_LAST_USAGE = re.compile(rb':\s*(\{(?:[^{}"]|"[a-z_]*"|\{[^{}]*\})*\})\s*\}$')
 """`usage` as the last field of the event. Inside a JSON text its quotes would be escaped."""
-_EMPTY_CHOICES = re.compile(rb'"choices":\s*\[\s*\]')
+_CHOICES = b'"choices"'
+_EMPTY = re.compile(rb":\s*\[\s*\]")
 
 
 class OversizedEventError(ValueError):
@@ -61,9 +63,14 @@ class SseRelay:
         data = self._rest + chunk if known else chunk
         out: list[bytes] = []
         start, search = 0, max(0, known - _LONGEST_BOUNDARY)
-        while (boundary := _BOUNDARY.search(data, search)) is not None:
-            out.append(self._event(data[start : boundary.start()], boundary.group()))
-            start = search = boundary.end()
+        if b"\r" in data:
+            while (boundary := _BOUNDARY.search(data, search)) is not None:
+                out.append(self._event(data[start : boundary.start()], boundary.group()))
+                start = search = boundary.end()
+        else:  # what workers send; the same, only faster
+            while (end := data.find(b"\n\n", search)) >= 0:
+                out.append(self._event(data[start:end], b"\n\n"))
+                start = search = end + 2
         self._rest = data[start:] if start else data
         if len(self._rest) > self._max_event_bytes:
             message = f"an event of over {self._max_event_bytes} bytes"
@@ -89,7 +96,7 @@ class SseRelay:
         return self._final is not None
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
-        if b'"usage"' in event:
+        if _USAGE in event:
             return self._with_usage(event, boundary)
         if b"[DONE]" in event and _payload(event) == b"[DONE]":
             self.done = True
@@ -98,15 +105,18 @@ class SseRelay:
         return event + boundary
 
     def _with_usage(self, event: bytes, boundary: bytes) -> bytes:
-        match = _LAST_USAGE.search(event) if event.startswith(b"data:") else None
+        at = event.find(_USAGE)
+        cut = _comma_before(event, at)
+        match = _LAST_USAGE.match(event, at + len(_USAGE)) if event.startswith(b"data:") else None
         # Only where it is the one mention, hence not also inside some other field.
-        if match is None or event.count(b'"usage"') != 1 or b"\n" in event:
+        if match is None or cut < 0 or event.find(_USAGE, at + 1) >= 0 or b"\n" in event:
             return self._with_usage_anywhere(event, boundary)
-        last = _EMPTY_CHOICES.search(event) is not None
+        choices = event.find(_CHOICES)
+        last = choices >= 0 and _EMPTY.match(event, choices + len(_CHOICES)) is not None
         self._note(event, match.group(1), last=last)
         if last:
             return event + boundary if self._keep_last else b""
-        return event + boundary if self._keep_each else event[: match.start()] + b"}" + boundary
+        return event + boundary if self._keep_each else event[:cut] + b"}" + boundary
 
     def _with_usage_anywhere(self, event: bytes, boundary: bytes) -> bytes:
         payload = _payload(event)
@@ -137,6 +147,14 @@ class SseRelay:
         error = answer.get("error") if isinstance(answer, dict) else None
         if error:
             self.error = error if isinstance(error, dict) else {"message": str(error)}
+
+
+def _comma_before(event: bytes, at: int) -> int:
+    """Return the place of the comma before a field, -1 if it is the first."""
+    if event[at - 1 : at] == b",":
+        return at - 1
+    before = event[:at].rstrip()
+    return len(before) - 1 if before.endswith(b",") else -1
 
 
 def _payload(event: bytes) -> bytes:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import urlsplit
@@ -59,32 +57,40 @@ class Pool:
         self._tls: ssl.SSLContext | None = None
         self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
 
-    @asynccontextmanager
-    async def asking(
-        self, origin: Origin, head: bytes, body: bytes
-    ) -> AsyncIterator[WorkerConnection]:
-        """Send `head`, which lacks its first lines' end only, and give the answer.
+    async def ask(self, origin: Origin, head: bytes, body: bytes) -> WorkerConnection:
+        """Send a request and return the connection once the answer's head is there.
 
-        A kept connection that the worker has closed meanwhile, before any answer, is replaced by
-        a new one, once. Raises WorkerGoneError, BrokenAnswerError, TimeoutError.
+        Whoever asked gives it back, however it ends. A kept connection that the worker has closed
+        meanwhile, before any answer, is replaced by a new one, once. Raises WorkerGoneError,
+        StaleConnectionError, BrokenAnswerError, TimeoutError.
         """
         deadline = self._loop.time() + self._answer_seconds
-        connection = self._kept(origin) or await self._connect(origin)
+        connection = self._kept(origin)
+        if connection is not None:
+            try:
+                return await self._ask(connection, head, body, deadline)
+            except StaleConnectionError:
+                pass
+        return await self._ask(await self._connect(origin), head, body, deadline)
+
+    async def _ask(
+        self, connection: WorkerConnection, head: bytes, body: bytes, deadline: float
+    ) -> WorkerConnection:
         self._busy.add(connection)
         try:
-            try:
-                await connection.ask(head, body, deadline)
-            except StaleConnectionError:
-                self._busy.discard(connection)
-                connection = await self._connect(origin)
-                self._busy.add(connection)
-                await connection.ask(head, body, deadline)
-            yield connection
-        finally:
+            await connection.ask(head, body, deadline)
+        except BaseException:
             self._busy.discard(connection)
-            if connection.release():
-                connection.idle_since = self._loop.time()
-                self._idle.setdefault(origin, []).append(connection)
+            connection.abort()
+            raise
+        return connection
+
+    def give_back(self, origin: Origin, connection: WorkerConnection) -> None:
+        """Keep a connection whose answer was read to its end; close any other."""
+        self._busy.discard(connection)
+        if connection.release():
+            connection.idle_since = self._loop.time()
+            self._idle.setdefault(origin, []).append(connection)
 
     def close(self) -> None:
         """Close everything."""

@@ -11,6 +11,8 @@ import httptools
 from ds4watch.gateway.http.errors import BrokenAnswerError, StaleConnectionError
 
 _MAX_HEAD_BYTES = 1 << 16
+_MAX_UNREAD_BYTES = 1 << 24
+"""Of an answer that nobody has begun to read."""
 
 Sink = Callable[[bytes], None]
 
@@ -32,7 +34,9 @@ class WorkerConnection(asyncio.Protocol):
         self._received = 0
         self._is_asked = False
         self._sink: Sink | None = None
-        self._keeps = True
+        self._max_bytes = _MAX_UNREAD_BYTES
+        self._waits_for_end = False
+        self._is_held = False
         self._keep_alive = False
         self._ends_with_connection = True
         self._parts: list[bytes] = []
@@ -57,49 +61,38 @@ class WorkerConnection(asyncio.Protocol):
         self._begin_head()
         self._is_asked = True
         self._received = 0
+        self._max_bytes = _MAX_UNREAD_BYTES
         self.deadline = deadline
         if self._transport is None:
             raise StaleConnectionError("the connection was closed")
         self._transport.write(request + body if len(body) < 1 << 16 else request)
         if len(body) >= 1 << 16:
             self._transport.write(body)
-        await self._until(lambda: self.has_head)
+        if not self.has_head:
+            await self._woken(at_end=False)
 
     async def read(self, max_bytes: int) -> bytes:
         """Return the whole body. Raises BrokenAnswerError, TimeoutError."""
-        size = 0
-
-        def count(data: bytes) -> None:
-            nonlocal size
-            size += len(data)
-            if size > max_bytes:
-                self.fail(BrokenAnswerError("the answer is too large"))
-
+        self._max_bytes = max_bytes
         if not self.is_whole:
-            self._sink = count
-            for part in self._parts:
-                count(part)
-            await self._until(lambda: self.is_whole)
-        elif self._error is not None:
-            raise self._error
+            await self._woken(at_end=True)
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
     async def pump(self, sink: Sink) -> None:
-        """Give each piece of the body to `sink` as it comes; return at its end.
+        """Give the body to `sink` as it comes, what came at once in one piece; return at its end.
 
         What `sink` raises is raised here. Raises BrokenAnswerError, TimeoutError.
         """
-        parts, self._parts = self._parts, []
-        for part in parts:
-            sink(part)
-        if not self.is_whole:
-            self._keeps = False
-            self._sink = sink
-            await self._until(lambda: self.is_whole)
+        if self._parts:
+            self._pour(sink)
+        self._sink = sink
+        if not self.is_whole or self._error is not None:
+            await self._woken(at_end=True)
 
     def flow(self, is_open: bool) -> None:  # noqa: FBT001 - the one thing that it is told
         """Go on reading, or hold the worker back."""
         if self._transport is not None and not self._transport.is_closing():
+            self._is_held = not is_open
             if is_open:
                 self._transport.resume_reading()
             else:
@@ -113,6 +106,8 @@ class WorkerConnection(asyncio.Protocol):
         self._parts = []
         if not is_good:
             self.abort()
+        elif self._is_held:
+            self.flow(True)  # noqa: FBT003 - as above
         return is_good and self._transport is not None
 
     def fail(self, error: Exception) -> None:
@@ -143,11 +138,17 @@ class WorkerConnection(asyncio.Protocol):
         self._received += len(data)
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._fail_because(error)
-        else:
-            if not self.has_head and self._received > _MAX_HEAD_BYTES:
-                self.fail(BrokenAnswerError(f"a head of over {_MAX_HEAD_BYTES} bytes"))
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self.fail(BrokenAnswerError("the answer is not HTTP"))
+            return
+        if not self.has_head and self._received > _MAX_HEAD_BYTES:
+            self.fail(BrokenAnswerError(f"a head of over {_MAX_HEAD_BYTES} bytes"))
+        if self._sink is not None and self._parts:
+            self._pour(self._sink)
+        elif self._received > self._max_bytes:
+            self.fail(BrokenAnswerError("the answer is too large"))
+        if self.is_whole or (self.has_head and not self._waits_for_end):
+            self._wake()
 
     def eof_received(self) -> bool:
         """Take the end for the body's end where nothing else tells it."""
@@ -186,14 +187,10 @@ class WorkerConnection(asyncio.Protocol):
         if status >= 200 or status == 101:
             self.status = status
             self.has_head = True
-            self._wake()
 
     def on_body(self, body: bytes) -> None:
-        """Keep a piece, or give it away."""
-        if self._keeps:
-            self._parts.append(body)
-        if self._sink is not None and self._error is None:
-            self._sink(body)
+        """Keep a piece."""
+        self._parts.append(body)
 
     def on_message_complete(self) -> None:
         """Note the end of the answer."""
@@ -203,7 +200,6 @@ class WorkerConnection(asyncio.Protocol):
         self._keep_alive = self._parser.should_keep_alive()
         self._answered += 1
         self.is_whole = True
-        self._wake()
 
     # -- within
 
@@ -214,11 +210,19 @@ class WorkerConnection(asyncio.Protocol):
         self.headers = []
         self._ends_with_connection = True
         self._keep_alive = False
-        self._keeps = True
         self._parts = []
 
-    async def _until(self, is_so: Callable[[], bool]) -> None:
-        while not is_so() and self._error is None:
+    def _pour(self, sink: Sink) -> None:
+        parts, self._parts = self._parts, []
+        try:
+            sink(parts[0] if len(parts) == 1 else b"".join(parts))
+        except Exception as error:  # noqa: BLE001 - it is raised again where the sink comes from
+            self.fail(error)
+
+    async def _woken(self, *, at_end: bool) -> None:
+        """Return once the answer's head, or its end, is there; raise what made it fail."""
+        self._waits_for_end = at_end
+        if self._error is None:
             self._waiter = self._loop.create_future()
             await self._waiter
         if self._error is not None:
@@ -230,11 +234,3 @@ class WorkerConnection(asyncio.Protocol):
             self._waiter = None
             if not waiter.done():
                 waiter.set_result(None)
-
-    def _fail_because(self, error: Exception) -> None:
-        """Fail with what the sink raised, or because this is not HTTP."""
-        cause = error.__context__
-        if isinstance(error, httptools.HttpParserCallbackError) and isinstance(cause, Exception):
-            self.fail(cause)
-        else:
-            self.fail(BrokenAnswerError("the answer is not HTTP"))
