@@ -14,8 +14,10 @@ _LONGEST_BOUNDARY = 4
 _DATA_LINE = re.compile(rb"^data:[ ]?(.*?)\r?$", re.MULTILINE)
 _CHOICE_INDEX = re.compile(rb'"index":\s*(\d{1,9})')
 _USAGE = b'"usage"'
-_LAST_USAGE = re.compile(rb':\s*(\{(?:[^{}"]|"[a-z_]*"|\{[^{}]*\})*\})\s*\}$')
+_LAST_USAGE = re.compile(rb":\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)?\})\s*\}$")
 """`usage` as the last field of the event. Inside a JSON text its quotes would be escaped."""
+_RUN_USAGE = re.compile(rb',"usage":(\{[^{}]*(?:\{[^{}]*\}[^{}]*)?\})\}\n\n')
+"""The same at the end of each event of a run of them, written without spaces."""
 _CHOICES = b'"choices"'
 _EMPTY = re.compile(rb":\s*\[\s*\]")
 
@@ -61,6 +63,11 @@ class SseRelay:
         """Return what goes to the client now. Raises OversizedEventError."""
         known = len(self._rest)
         data = self._rest + chunk if known else chunk
+        if not known:
+            run = self._run_of_deltas(data)
+            if run is not None:
+                head, data = run
+                return head + self.feed(data) if data else head
         out: list[bytes] = []
         start, search = 0, max(0, known - _LONGEST_BOUNDARY)
         if b"\r" in data:
@@ -95,6 +102,32 @@ class SseRelay:
         """Whether the worker told the usage of the whole answer."""
         return self._final is not None
 
+    def _run_of_deltas(self, data: bytes) -> tuple[bytes, bytes] | None:
+        """Return what is left of a run of plain events taken at once, and what follows it.
+
+        None where that is not plain to see: then each is looked at by itself, with the same result.
+        """
+        end = data.rfind(b"\n\n") + 2
+        for special in (b'"choices":[]', b"[DONE]", b'"error"'):
+            at = data.find(special, 0, end)
+            if at >= 0:
+                end = data.rfind(b"\n\n", 0, at) + 2
+        run = data[:end]
+        events = run.count(b"\n\n")
+        if events < 2 or not (
+            events
+            == run.count(b'"index":0,')
+            == run.count(b"data: {")
+            == run.count(_USAGE)
+            == run.count(b"\n") / 2
+        ):
+            return None
+        kept, found = _RUN_USAGE.subn(b"}\n\n", run)
+        if found != events or b"\r" in run or not run.startswith(b"data: {"):
+            return None
+        self._by_choice[0] = run[run.rfind(_USAGE) + len(_USAGE) + 1 : -3]
+        return run if self._keep_each else kept, data[end:]
+
     def _event(self, event: bytes, boundary: bytes) -> bytes:
         if _USAGE in event:
             return self._with_usage(event, boundary)
@@ -111,8 +144,10 @@ class SseRelay:
         # Only where it is the one mention, hence not also inside some other field.
         if match is None or cut < 0 or event.find(_USAGE, at + 1) >= 0 or b"\n" in event:
             return self._with_usage_anywhere(event, boundary)
-        choices = event.find(_CHOICES)
-        last = choices >= 0 and _EMPTY.match(event, choices + len(_CHOICES)) is not None
+        last = False
+        if b'"choices":[{' not in event:
+            choices = event.find(_CHOICES)
+            last = choices >= 0 and _EMPTY.match(event, choices + len(_CHOICES)) is not None
         self._note(event, match.group(1), last=last)
         if last:
             return event + boundary if self._keep_last else b""
@@ -137,8 +172,10 @@ class SseRelay:
         if last:
             self._final = usage
             return
-        index = _CHOICE_INDEX.search(event)
-        choice = int(index.group(1)) if index else 0
+        choice = 0
+        if b'[{"index":0,' not in event:
+            index = _CHOICE_INDEX.search(event)
+            choice = int(index.group(1)) if index else 0
         if choice in self._by_choice or len(self._by_choice) < 1024:
             self._by_choice[choice] = usage
 

@@ -19,8 +19,6 @@ MAX_HEADERS = 100
 _MAX_TARGET_BYTES = 1 << 13
 _LENGTH = re.compile(rb"[0-9]{1,15}")
 _TARGET = re.compile(r"[!-~]+")
-_BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)|\n[ \t]|\x00")
-"""A bare LF or CR, a folded line, NUL."""
 
 
 @dataclass(slots=True)
@@ -62,8 +60,7 @@ class _Parts:
 
 def parse_head(raw: bytes) -> Head:
     """Return the head that `raw` holds, its empty line included. Raises BadRequestError."""
-    if _BARE.search(raw) is not None:
-        raise BadRequestError(400, "The head has a line that does not end or begin as it should")
+    _check_lines(raw)
     parts = _Parts()
     parser = httptools.HttpRequestParser(parts)
     try:
@@ -79,12 +76,19 @@ def parse_head(raw: bytes) -> Head:
     version = parser.get_http_version()
     if version not in ("1.1", "1.0"):
         raise BadRequestError(505, "HTTP/1.1 is spoken here", "version_not_supported")
+    method = parser.get_method().decode("ascii")
+    try:
+        return _head_of(method, parts, is_http_10=version == "1.0")
+    except ValueError as error:
+        raise BadRequestError(400, str(error)) from error
+
+
+def _head_of(method: str, parts: _Parts, *, is_http_10: bool) -> Head:
     headers = Headers(parts.headers)
     path, query = _target(parts.target)
-    is_http_10 = version == "1.0"
     _check_host(headers, is_http_10=is_http_10)
     return Head(
-        method=parser.get_method().decode("ascii"),
+        method=method,
         path=path,
         query=query,
         headers=headers,
@@ -99,7 +103,19 @@ def check_part(raw: bytes) -> None:
     """Raise BadRequestError if this, the beginning of a head, cannot become a good one."""
     if len(raw) > MAX_HEAD_BYTES:
         raise BadRequestError(431, f"A head of over {MAX_HEAD_BYTES} bytes", "headers_too_large")
-    if _BARE.search(raw[:-1]) is not None:  # the last byte may be the first half of CR LF
+    _check_lines(raw.removesuffix(b"\r"))  # which may be the first half of CR LF
+
+
+def _check_lines(raw: bytes) -> None:
+    """Refuse a bare LF or CR, a folded line, NUL."""
+    ends = raw.count(b"\r\n")
+    if (
+        raw.count(b"\n") != ends
+        or raw.count(b"\r") != ends
+        or b"\0" in raw
+        or b"\n " in raw
+        or b"\n\t" in raw
+    ):
         raise BadRequestError(400, "The head has a line that does not end or begin as it should")
 
 
@@ -118,30 +134,29 @@ def _target(raw: bytes) -> tuple[str, str]:
 
 
 def _check_host(headers: Headers, *, is_http_10: bool) -> None:
-    hosts = len(headers.values_of(b"host"))
-    if hosts > 1 or (hosts == 0 and not is_http_10):
-        raise BadRequestError(400, "There must be one Host header")
+    if headers.once(b"host") is None and not is_http_10:
+        raise BadRequestError(400, "There must be a Host header")
 
 
 def _length(headers: Headers, *, is_http_10: bool) -> int | None:
-    coded, sized = "transfer-encoding" in headers, "content-length" in headers
-    if coded:
-        codings = headers.values_of(b"transfer-encoding")
-        if sized or is_http_10 or len(codings) != 1 or codings[0].lower() != b"chunked":
-            raise BadRequestError(
-                400, "The only Transfer-Encoding, and without a length, is chunked"
-            )
+    coding, length = headers.once(b"transfer-encoding"), headers.once(b"content-length")
+    if coding is not None:
+        if length is not None or is_http_10 or coding.lower() != b"chunked":
+            message = "The only Transfer-Encoding, and without a length, is chunked"
+            raise BadRequestError(400, message)
         return None
-    if not sized:
+    if length is None:
         return 0
-    lengths = headers.values_of(b"content-length")
-    if len(lengths) != 1 or _LENGTH.fullmatch(lengths[0]) is None:
-        raise BadRequestError(400, "Content-Length must be one whole number")
-    return int(lengths[0])
+    if _LENGTH.fullmatch(length) is None:
+        raise BadRequestError(400, "Content-Length must be a whole number")
+    return int(length)
 
 
 def _keeps_alive(headers: Headers, *, is_http_10: bool) -> bool:
-    told = headers.get("connection", "").lower()
+    told = headers.get("connection")
+    if told is None:
+        return not is_http_10
+    told = told.lower()
     return "keep-alive" in told if is_http_10 else "close" not in told
 
 

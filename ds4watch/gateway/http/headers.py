@@ -12,13 +12,20 @@ RawHeaders = Sequence[tuple[bytes, bytes]]
 class Headers(Mapping[str, str]):
     """Headers by name, whatever its case; of a repeated one the first."""
 
-    __slots__ = ("_by_name", "raw")
+    __slots__ = ("_by_name", "raw", "repeated")
 
     def __init__(self, raw: RawHeaders) -> None:
         self.raw = raw
-        self._by_name: dict[bytes, bytes] = {}
+        self.repeated: set[bytes] = set()
+        """Names, in lower case, that came more than once."""
+        by_name: dict[bytes, bytes] = {}
+        self._by_name = by_name
         for name, value in raw:
-            self._by_name.setdefault(name.lower(), value)
+            lower = name.lower()
+            if lower in by_name:
+                self.repeated.add(lower)
+            else:
+                by_name[lower] = value
 
     def __getitem__(self, name: str) -> str:
         return self._by_name[name.lower().encode()].decode("utf-8", "surrogateescape")
@@ -37,6 +44,12 @@ class Headers(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def values_of(self, name: bytes) -> list[bytes]:
-        """Return every value of a header, whose name is given in lower case."""
-        return [value for key, value in self.raw if key.lower() == name]
+    def once(self, name: bytes) -> bytes | None:
+        """Return the value of a header, named in lower case, that may come once: else ValueError.
+
+        None if it did not come.
+        """
+        if name in self.repeated:
+            message = f"{name.decode()} came more than once"
+            raise ValueError(message)
+        return self._by_name.get(name)
