@@ -39,6 +39,16 @@ def check_request(
     )
 
 
+def check_other(body: Mapping[str, Any], limits: RequestLimits | None = None) -> Invalid | None:
+    """Return the first fault of what is asked of a model other than a completion."""
+    bounds = limits or RequestLimits()
+    return (
+        _check_model(body.get("model"), bounds)
+        or _check_number(body, "max_output_tokens", 0, bounds.max_tokens)
+        or _check_stream(body)
+    )
+
+
 def _check_model(model: Any, limits: RequestLimits) -> Invalid | None:
     if not isinstance(model, str) or not model:
         return Invalid("model", "must be the name of a model")
@@ -81,9 +91,16 @@ def _check_numbers(body: Mapping[str, Any], limits: RequestLimits) -> Invalid | 
         ("best_of", 1, limits.n),
     )
     for field, low, high in bounds:
-        value = body.get(field)
-        if value is not None and not _is_whole(value, low, high):
-            return Invalid(field, f"must be a whole number from {low} to {high}")
+        fault = _check_number(body, field, low, high)
+        if fault is not None:
+            return fault
+    return None
+
+
+def _check_number(body: Mapping[str, Any], field: str, low: int, high: int) -> Invalid | None:
+    value = body.get(field)
+    if value is not None and not _is_whole(value, low, high):
+        return Invalid(field, f"must be a whole number from {low} to {high}")
     return None
 
 

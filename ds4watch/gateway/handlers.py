@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import json
 from typing import Any
+from urllib.parse import unquote
 
 from ds4watch.access.keys import bearer_token, find_key
 from ds4watch.config.settings import GatewaySettings
@@ -15,6 +16,7 @@ from ds4watch.gateway.call import Call
 from ds4watch.gateway.forward import Forwarder
 from ds4watch.gateway.http.message import Request, Response, Stream, header_line
 from ds4watch.gateway.replies import RefusedError, Reply, json_response, unavailable
+from ds4watch.gateway.routes import COMPLETIONS, HEALTH, MODELS, methods_of
 from ds4watch.gateway.spool import Spool
 from ds4watch.gateway.state import GatewayState
 from ds4watch.model.ports import Clock
@@ -22,10 +24,6 @@ from ds4watch.model.usage import RequestOutcome
 from ds4watch.routing.admission import admit, priority_of
 from ds4watch.shaping.request import RequestKind, Shaped, shape
 
-_KINDS = {
-    "/v1/chat/completions": RequestKind.CHAT,
-    "/v1/completions": RequestKind.TEXT,
-}
 _MAX_MODEL_LENGTH = 256
 
 
@@ -53,12 +51,12 @@ class Handlers:
 
     async def handle(self, request: Request) -> Response | Stream:
         """Answer any request."""
-        if request.method == "POST" and request.path in _KINDS:
+        if request.method == "POST" and request.path in COMPLETIONS:
             return await self.complete(request)
         if request.method in ("GET", "HEAD"):
-            if request.path == "/health":
+            if request.path == HEALTH:
                 return self.health()
-            if request.path == "/v1/models":
+            if request.path == MODELS or request.path.startswith(MODELS + "/"):
                 return self.models(request)
         return self.unknown(request)
 
@@ -84,7 +82,7 @@ class Handlers:
         return json_response(body, status=503 if state.draining else 200, headers=[])
 
     def models(self, request: Request) -> Response:
-        """List the models of ready workers, in OpenAI's shape."""
+        """List the models of ready workers, or one of them, in OpenAI's shape."""
         call = self._call(request)
         try:
             self._authenticate(request, call)
@@ -99,17 +97,27 @@ class Handlers:
             {"id": model, "object": "model", "created": since[model], "owned_by": "ds4watch"}
             for model in sorted(since)
         ]
-        return json_response({"object": "list", "data": data}, headers=_id_only(call))
+        if request.path == MODELS:
+            return json_response({"object": "list", "data": data}, headers=_id_only(call))
+        asked = unquote(request.path.removeprefix(MODELS + "/"))
+        for one in data:
+            if one["id"] == asked:
+                return json_response(one, headers=_id_only(call))
+        reply = Reply(404, f"The model {asked[:200]!r} does not exist", "model_not_found")
+        return reply.response(_id_only(call))
 
     def unknown(self, request: Request) -> Response:
-        """Say in OpenAI's shape that there is nothing here."""
-        call = self._call(request)
+        """Say in OpenAI's shape that there is nothing here, or which methods there are."""
+        headers = _id_only(self._call(request))
         path = request.path[:200]
-        if path in _KINDS or path in {"/v1/models", "/health"}:
-            reply = Reply(405, f"{request.method} is not allowed on {path}", "method_not_allowed")
-        else:
-            reply = Reply(404, f"There is nothing at {path}", "not_found")
-        return reply.response(_id_only(call))
+        allowed = methods_of(request.path)
+        if allowed is None:
+            return Reply(404, f"There is nothing at {path}", "not_found").response(headers)
+        headers.append(header_line("Allow", allowed))
+        if request.method == "OPTIONS":
+            return Response(204, headers=headers)
+        message = f"{request.method} is not allowed on {path}"
+        return Reply(405, message, "method_not_allowed").response(headers)
 
     async def complete(self, request: Request) -> Response | Stream:
         """Answer a completion request and book it, however it ends."""
@@ -132,8 +140,8 @@ class Handlers:
         body = intake.parse(raw)
         model = body.get("model")
         call.model_asked = model[:_MAX_MODEL_LENGTH] if isinstance(model, str) else ""
-        kind = _KINDS[call.path]
-        intake.check(body, chat=kind is RequestKind.CHAT)
+        kind = COMPLETIONS[call.path]
+        intake.check(body, kind)
         self._admit(request, call)
         with self._state.inflight.request():
             shaped = self._shape(body, kind, call)

@@ -6,10 +6,11 @@ import json
 import zlib
 from typing import Any, NoReturn
 
-from ds4watch.access.limits import check_request
+from ds4watch.access.limits import check_other, check_request
 from ds4watch.gateway.http.errors import BodyTooLargeError, BrokenBodyError
 from ds4watch.gateway.http.message import Request
 from ds4watch.gateway.replies import RefusedError, Reply
+from ds4watch.shaping.request import RequestKind
 
 _WINDOW_BITS = {
     "gzip": 16 + zlib.MAX_WBITS,
@@ -70,9 +71,12 @@ def parse(raw: bytes) -> dict[str, Any]:
     return body
 
 
-def check(body: dict[str, Any], *, chat: bool) -> None:
+def check(body: dict[str, Any], kind: RequestKind) -> None:
     """Raise RefusedError for the first field that cannot be right."""
-    fault = check_request(body, chat=chat)
+    if kind in (RequestKind.CHAT, RequestKind.TEXT):
+        fault = check_request(body, chat=kind is RequestKind.CHAT)
+    else:
+        fault = check_other(body)
     if fault is not None:
         message = f"{fault.field} {fault.reason}"
         raise RefusedError(Reply(400, message, "invalid_value", param=fault.field))

@@ -15,8 +15,8 @@ from ds4watch.model.ports import Clock
 from ds4watch.model.usage import RequestOutcome, RetryReason
 from ds4watch.model.worker import WorkerView
 from ds4watch.routing.retry import Failure, failure_of_status
-from ds4watch.shaping.request import Shaped
-from ds4watch.shaping.sse import OversizedEventError, SseRelay
+from ds4watch.shaping.request import RequestKind, Shaped
+from ds4watch.shaping.sse import OversizedEventError, ResponsesRelay, SseRelay
 from ds4watch.shaping.usage import usage_at_the_end
 
 _MAX_ANSWER_BYTES = 256 << 20
@@ -99,9 +99,7 @@ class Relay:
     async def _stream(
         self, request: Request, call: Call, answer: WorkerConnection, shaped: Shaped
     ) -> Stream:
-        sse = SseRelay(
-            keep_last=shaped.client_wants_usage, keep_each=shaped.client_wants_continuous_usage
-        )
+        sse = _sse_of(shaped)
 
         def emit(data: bytes) -> None:
             """Send what is for the client, after the headers if it is the first."""
@@ -137,6 +135,14 @@ class Relay:
         call.response = request.stream(200, headers)
         call.response.on_flow(answer.flow)  # a slow client holds the worker back
         return call.response
+
+
+def _sse_of(shaped: Shaped) -> SseRelay:
+    if shaped.kind is RequestKind.RESPONSES:
+        return ResponsesRelay()
+    return SseRelay(
+        keep_last=shaped.client_wants_usage, keep_each=shaped.client_wants_continuous_usage
+    )
 
 
 def _target_of(request: Request) -> bytes:

@@ -14,10 +14,13 @@ _TEXT_DEFAULT_MAX_TOKENS = 16
 
 
 class RequestKind(StrEnum):
-    """The two kinds of completion."""
+    """What is asked of a model: a completion in one of three shapes, or something else."""
 
     CHAT = "chat"
     TEXT = "text"
+    RESPONSES = "responses"
+    OTHER = "other"
+    """Nothing is generated: embeddings, scores, tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class Shaped:
     changed: bool
     degraded: tuple[str, ...]
     stream: bool
+    kind: RequestKind
     client_wants_usage: bool
     client_wants_continuous_usage: bool
 
@@ -60,7 +64,7 @@ def shape(
     degraded = tuple(f"{name}={value}" for name, value in changes.items())
     stream = bool(body.get("stream"))
     options: dict[str, Any] = body.get("stream_options") or {}
-    if stream:
+    if stream and kind in (RequestKind.CHAT, RequestKind.TEXT):
         wanted = options | {"include_usage": True, "continuous_usage_stats": True}
         if wanted != options:
             changes["stream_options"] = wanted
@@ -69,6 +73,7 @@ def shape(
         changed=bool(changes),
         degraded=(f"level={policy.level}", *degraded) if degraded else (),
         stream=stream,
+        kind=kind,
         client_wants_usage=bool(options.get("include_usage")),
         client_wants_continuous_usage=bool(
             # vLLM heeds the second only with the first.
@@ -85,8 +90,11 @@ def _substitution(model: str, limits: Limits, served: Container[str] | None) -> 
 
 
 def _caps(body: dict[str, Any], cap: int | None, kind: RequestKind) -> dict[str, Any]:
-    if cap is None:
+    if cap is None or kind is RequestKind.OTHER:
         return {}
+    if kind is RequestKind.RESPONSES:
+        asked = body.get("max_output_tokens")
+        return {"max_output_tokens": cap} if asked is None or asked > cap else {}
     changes: dict[str, Any] = {}
     for field in ("max_tokens", "max_completion_tokens"):
         asked = body.get(field)

@@ -19,6 +19,7 @@ _LAST_USAGE = re.compile(rb":\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)?\})\s*\}$")
 _RUN_USAGE = re.compile(rb',"usage":(\{[^{}]*(?:\{[^{}]*\}[^{}]*)?\})\}\n\n')
 """The same at the end of each event of a run of them, written without spaces."""
 _CHOICES = b'"choices"'
+_LAST_EVENT = re.compile(rb"response\.(?:completed|incomplete|failed)")
 _EMPTY = re.compile(rb":\s*\[\s*\]")
 
 
@@ -184,6 +185,40 @@ class SseRelay:
         error = answer.get("error") if isinstance(answer, dict) else None
         if error:
             self.error = error if isinstance(error, dict) else {"message": str(error)}
+
+
+class ResponsesRelay(SseRelay):
+    """The same for the events of the responses API, which pass byte for byte.
+
+    It tells the usage in its last event, which says whether the answer is whole.
+    """
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(keep_last=True, keep_each=True)
+
+    def _run_of_deltas(self, data: bytes) -> None:
+        del data
+
+    def _event(self, event: bytes, boundary: bytes) -> bytes:
+        if _LAST_EVENT.search(event) is not None:
+            self._note_last(_loads(_payload(event)))
+        elif b'"error"' in event:
+            self._note_error(event)
+        return event + boundary
+
+    def _note_last(self, told: Any) -> None:
+        if not isinstance(told, dict) or not isinstance(told.get("response"), dict):
+            return
+        kind, response = told.get("type"), told["response"]
+        if kind in ("response.completed", "response.incomplete"):
+            self.done = True
+        elif kind == "response.failed":
+            error = response.get("error")
+            self.error = error if isinstance(error, dict) else {"message": "failed"}
+        if isinstance(response.get("usage"), dict):
+            self._final = json.dumps(response["usage"]).encode()
 
 
 def _comma_before(event: bytes, at: int) -> int:

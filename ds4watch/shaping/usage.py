@@ -14,7 +14,7 @@ def usage_of(reported: Any) -> Usage | None:
         return None
     prompt = _count(reported.get("prompt_tokens"))
     if prompt is None:
-        return None
+        return _usage_of_responses(reported)
     details = reported.get("prompt_tokens_details")
     cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
     return Usage(
@@ -22,6 +22,17 @@ def usage_of(reported: Any) -> Usage | None:
         cached=min(cached or 0, prompt),
         completion=_count(reported.get("completion_tokens")) or 0,
     )
+
+
+def _usage_of_responses(reported: dict[str, Any]) -> Usage | None:
+    """Return the usage in the words of the responses API."""
+    prompt = _count(reported.get("input_tokens"))
+    if prompt is None:
+        return None
+    details = reported.get("input_tokens_details")
+    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    completion = _count(reported.get("output_tokens")) or 0
+    return Usage(prompt=prompt, cached=min(cached or 0, prompt), completion=completion)
 
 
 def usage_at_the_end(answer: bytes) -> Usage | None:

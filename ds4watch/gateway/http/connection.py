@@ -123,6 +123,7 @@ class ClientConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Note that the client has caught up."""
         self._is_slow = False
+        self._deadline = self._loop.time() + self._bounds.idle_seconds
         if self._flow is not None:
             self._flow(True)  # noqa: FBT003 - the one thing that it is told
 
@@ -264,7 +265,8 @@ class ClientConnection(asyncio.Protocol):
         if self._is_closing:
             self._linger(transport, is_quiet=body is None or body.is_whole)
             return
-        self._deadline = self._loop.time() + self._bounds.idle_seconds
+        if not self._is_slow:
+            self._deadline = self._loop.time() + self._bounds.idle_seconds
         if self._ahead:
             self._next_request()
 

@@ -191,7 +191,10 @@ async def test_other_paths_and_methods_are_refused_in_openais_shape(tmp_path: Pa
     async with front_of(tmp_path, board_of()) as front:
         for method, path, code in (
             ("GET", "/v1/nothing", 404),
-            ("POST", "/v1/embeddings", 404),
+            ("POST", "/v1/load_lora_adapter", 404),
+            ("POST", "/sleep", 404),
+            ("POST", "/collective_rpc", 404),
+            ("GET", "/v1/responses/resp_1", 404),
             ("POST", "/metrics", 404),
             ("GET", "/", 404),
             ("GET", "/v1/chat/completions", 405),
