@@ -110,6 +110,7 @@ def run(settings: Settings, *, config_file: Path | None, sim: bool) -> int:
 def down(settings: Settings) -> int:
     """Stop daemon, gateways and workers of a state folder; return the exit code."""
     configure("INFO", sys.stderr)
+    clock = SystemClock()
     state_dir = resolve_state_dir(settings, os.environ).absolute()
     if not state_dir.exists():
         sys.stdout.write(f"nothing runs: there is no state folder {state_dir}\n")
@@ -117,12 +118,12 @@ def down(settings: Settings) -> int:
     pid = running_daemon(state_dir)
     if pid is not None:
         sys.stdout.write(f"daemon {pid}: draining the gateway, stopping the workers …\n")
-        end_daemon(pid, state_dir, settings)
+        end_daemon(pid, state_dir, settings, clock)
     with daemon_lock(state_dir):
-        gone = asyncio.run(stop_units(state_dir, settings, SystemClock()))
+        left = asyncio.run(stop_units(state_dir, settings, clock))
         (state_dir / CONTROL_SOCKET).unlink(missing_ok=True)
-    sys.stdout.write("everything is stopped\n" if gone else "some processes survive SIGKILL\n")
-    return 0 if gone else 1
+    sys.stdout.write("".join(f"{line}\n" for line in left or ("everything is stopped",)))
+    return 1 if left else 0
 
 
 async def _serve(blueprint: Blueprint, clock: Clock) -> int:

@@ -229,7 +229,11 @@ class FleetSettings(Section):
     )
     canary_timeout_seconds: Seconds = Field(30.0, description="Time for a canary's answer.")
     start_timeout_seconds: Seconds = Field(600.0, description="Time from start to ready.")
-    stop_grace_seconds: Seconds = Field(15.0, description="Time from SIGTERM to SIGKILL.")
+    stop_grace_seconds: Seconds = Field(
+        15.0,
+        description="Time from SIGTERM to SIGKILL; 5 s over a worker's own --shutdown-timeout at "
+        "least.",
+    )
     restart_backoff_seconds: Seconds = Field(2.0, description="First wait before a restart.")
     restart_backoff_max_seconds: Seconds = Field(120.0, description="Longest such wait.")
     drain_seconds: Seconds = Field(

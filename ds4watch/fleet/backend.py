@@ -15,7 +15,7 @@ from ds4watch.fleet.devices import Holding
 from ds4watch.fleet.gpu_desk import GpuDesk
 from ds4watch.fleet.life import Life, adopted
 from ds4watch.fleet.ports import Listener, hold_free_port, listener_on
-from ds4watch.fleet.process import ProcessRecord, ProcessTable, members
+from ds4watch.fleet.process import ProcessRecord, ProcessTable, left_of, members
 from ds4watch.fleet.recipe import Recipe, WorkerSpec, see_to_model, worker_environment
 from ds4watch.model.errors import EdgeReason, WorkerError
 from ds4watch.model.ports import Clock
@@ -114,6 +114,11 @@ class LocalBackend:
             self._records.pop(spec.id, None)
             self._place.gpus.release(spec.id)
         return gone
+
+    async def left(self) -> tuple[str, ...]:
+        """Return a line for each worker of which a process runs, and how to end it."""
+        units = [it for it in self._table.records() if it.unit.startswith("worker/")]
+        return tuple(line for unit in units if (line := left_of(unit)))
 
     async def runs(self, spec: WorkerSpec) -> bool:
         """Return whether a process runs as the spec has it; also before it is adopted."""

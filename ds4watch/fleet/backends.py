@@ -32,6 +32,13 @@ class Backend(Protocol):
         """Stop a worker and all it started. Returns False if something of it is left."""
         ...
 
+    async def left(self) -> tuple[str, ...]:
+        """Return a line for each worker of this fleet that runs: what it is, how to end it.
+
+        Raises WorkerError if nobody can be asked.
+        """
+        ...
+
     async def runs(self, spec: WorkerSpec) -> bool:
         """Return whether a worker runs as the spec has it; also before it is adopted.
 

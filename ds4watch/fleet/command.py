@@ -1,4 +1,4 @@
-"""The command line of a worker, and of the maker of its model; pure, so that it can be shown."""
+"""The command line of a worker, and of the maker of its model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ds4watch.config.profile import Engine, Profile, host_given, is_loopback
+from ds4watch.fleet.shutdown import end_arguments, knows_flag
 from ds4watch.model.alert import fingerprint_of
 from ds4watch.model.series import labels_of
 
@@ -33,15 +34,19 @@ def worker_command(
 ) -> Command:
     """Return what starts a worker of `profile` that listens on loopback `port`.
 
-    python: the interpreter that has vLLM; not used by a simulated worker.
+    python: the interpreter that has vLLM; not used by a simulated worker. Its vLLM's version is
+    looked up, as some arguments are not known to all.
     """
     if profile.engine is Engine.SIM:
         program: tuple[str, ...] = (sys.executable, "-m", "ds4watch", "sim")
+        end: tuple[str, ...] = ()
     else:
         own = profile.vllm_python or str(python)
         program = (own, "-m", *_vllm(model_path(profile, state_dir), has_gpu=has_gpu))
+        given = (*profile.engine_args, *(() if has_gpu else profile.cpu_args))
+        end = end_arguments(given, is_known=knows_flag(Path(own)))
     return Command(
-        (*program, *_common(profile, port), *_own(profile, has_gpu=has_gpu)),
+        (*program, *_common(profile, port), *end, *_own(profile, has_gpu=has_gpu)),
         _environment(profile, has_gpu=has_gpu),
     )
 

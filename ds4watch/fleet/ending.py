@@ -13,16 +13,19 @@ from pathlib import Path
 from ds4watch.config.settings import Settings
 from ds4watch.fleet.backend import LocalPlace
 from ds4watch.fleet.lock import running_daemon
-from ds4watch.fleet.open_backend import open_backend
-from ds4watch.fleet.process import ProcessTable
+from ds4watch.fleet.open_backend import open_all, recorded
+from ds4watch.fleet.process import ProcessTable, left_of
+from ds4watch.model.errors import WorkerError
 from ds4watch.model.ports import Clock
 
 _STOP_SECONDS = 30.0
 
 
-def end_daemon(pid: int, state_dir: Path, settings: Settings) -> None:
+def end_daemon(pid: int, state_dir: Path, settings: Settings, clock: Clock) -> None:
     """Tell the daemon to stop everything and wait; one that does not in time is killed."""
-    patience = settings.gateway.drain_seconds + settings.fleet.stop_grace_seconds + _STOP_SECONDS
+    processes = recorded(state_dir, ProcessTable(state_dir, clock))
+    grace = max((settings.fleet.stop_grace_seconds, *(it.end_seconds for it in processes)))
+    patience = settings.gateway.drain_seconds + grace + _STOP_SECONDS
     deadline = time.monotonic() + patience
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGINT)
@@ -35,8 +38,11 @@ def end_daemon(pid: int, state_dir: Path, settings: Settings) -> None:
         time.sleep(0.1)
 
 
-async def _stop_elsewhere(state_dir: Path, settings: Settings, clock: Clock) -> None:
-    """Stop workers that systemd or Ray run for a daemon that is gone. Raises ConfigError."""
+async def _stop_elsewhere(state_dir: Path, settings: Settings, clock: Clock) -> list[str]:
+    """Stop workers that systemd or Ray run for a daemon that is gone; return what withstood.
+
+    Raises ConfigError if nobody can be asked there.
+    """
     fleet = settings.fleet
     place = LocalPlace(
         state_dir=state_dir,
@@ -46,27 +52,37 @@ async def _stop_elsewhere(state_dir: Path, settings: Settings, clock: Clock) -> 
         stop_grace_seconds=fleet.stop_grace_seconds,
         gpu_fault=_no_fault,
     )
+    left: list[str] = []
     async with contextlib.AsyncExitStack() as stack:
         table = ProcessTable(state_dir, clock)
-        await (await open_backend(fleet, place, table, clock, stack)).adopt(())
+        for backend in await open_all(fleet, place, table, clock, stack):
+            try:
+                await backend.adopt(())
+                left += await backend.left()
+            except WorkerError as error:
+                left.append(f"workers may run still: {error}; run `ds4watch down` again")
+    return left
 
 
 async def _no_fault() -> str:
     return ""
 
 
-async def stop_units(state_dir: Path, settings: Settings, clock: Clock) -> bool:
-    """Stop what a daemon that is gone has left: gateways first, so that they can drain."""
+async def stop_units(state_dir: Path, settings: Settings, clock: Clock) -> tuple[str, ...]:
+    """Stop what a daemon that is gone has left: gateways first, so that they can drain.
+
+    Returns a line for each that runs still, with how to end it.
+    """
     table = ProcessTable(state_dir, clock)
     records = sorted(table.records(), key=lambda record: record.unit)
     drain_seconds = settings.gateway.drain_seconds + settings.fleet.stop_grace_seconds
-    gone = True
     for kind in ("gateway/", "worker/"):
         stops = [
             table.stop(record, grace_seconds=drain_seconds)
             for record in records
             if record.unit.startswith(kind)
         ]
-        gone = all(await asyncio.gather(*stops)) and gone
-    await _stop_elsewhere(state_dir, settings, clock)
-    return gone
+        await asyncio.gather(*stops)
+    left = [line for record in records if (line := left_of(record))]
+    left += await _stop_elsewhere(state_dir, settings, clock)
+    return tuple(dict.fromkeys(left))

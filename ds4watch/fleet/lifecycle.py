@@ -55,7 +55,8 @@ def deed(
     goal = _goal(life, wanted, limits, now)
     match life.phase:
         case WorkerPhase.ABSENT | WorkerPhase.FAILED:
-            is_due = now >= life.retry_at and _is_to_be_up(life, goal)
+            # drained is loaded, also if it died before this daemon came
+            is_due = now >= life.retry_at and goal is not Wish.STOPPED
             todo = Deed.START if is_due or limits.is_foreign else Deed.NOTHING
         case WorkerPhase.STARTING | WorkerPhase.LOADING:
             todo = Deed.PROBE
@@ -165,12 +166,6 @@ def _goal(life: Life, wanted: Wanted, limits: LifeLimits, now: UnixSeconds) -> W
             return Wish.DRAINED
         case wish:
             return wish
-
-
-def _is_to_be_up(life: Life, goal: Wish) -> bool:
-    """Return whether a process is wanted: who is drained stays loaded, also if it dies."""
-    was_up = life.phase is WorkerPhase.FAILED
-    return goal in (Wish.READY, Wish.ASLEEP, *((Wish.DRAINED,) if was_up else ()))
 
 
 def _is_restart_due(life: Life, wanted: Wanted, limits: LifeLimits, now: UnixSeconds) -> bool:

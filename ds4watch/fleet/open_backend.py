@@ -11,7 +11,7 @@ from typing import Any, cast
 from ds4watch.config.settings import BackendKind, FleetSettings
 from ds4watch.fleet.backend import LocalBackend, LocalPlace
 from ds4watch.fleet.backends import Backend
-from ds4watch.fleet.process import ProcessTable
+from ds4watch.fleet.process import ProcessRecord, ProcessTable
 from ds4watch.fleet.unit_record import UnitRecords
 from ds4watch.model.errors import ConfigError, Located, WorkerError
 from ds4watch.model.ports import Clock
@@ -28,10 +28,46 @@ async def open_backend(
 
     Workers of this state folder that another backend of this machine runs are stopped.
     """
+    for other in await _others(fleet, place, table, clock, stack):
+        await other.adopt(())
+    return await _own(fleet, place, table, clock, stack)
+
+
+async def open_all(
+    fleet: FleetSettings,
+    place: LocalPlace,
+    table: ProcessTable,
+    clock: Clock,
+    stack: AsyncExitStack,
+) -> tuple[Backend, ...]:
+    """Return every backend that may run workers of this state folder. Raises ConfigError."""
+    others = await _others(fleet, place, table, clock, stack)
+    return (*others, await _own(fleet, place, table, clock, stack))
+
+
+async def _others(
+    fleet: FleetSettings,
+    place: LocalPlace,
+    table: ProcessTable,
+    clock: Clock,
+    stack: AsyncExitStack,
+) -> list[Backend]:
+    """Return the backends of this machine that the settings do not name and that have workers."""
+    found: list[Backend] = []
     if fleet.backend is not BackendKind.LOCAL:
-        await LocalBackend(place, table, clock).adopt(())
+        found.append(LocalBackend(place, table, clock))
     if fleet.backend is not BackendKind.SYSTEMD and any(UnitRecords(place.state_dir).all()):
-        await (await _systemd(fleet, place, clock, stack)).adopt(())
+        found.append(await _systemd(fleet, place, clock, stack))
+    return found
+
+
+async def _own(
+    fleet: FleetSettings,
+    place: LocalPlace,
+    table: ProcessTable,
+    clock: Clock,
+    stack: AsyncExitStack,
+) -> Backend:
     if fleet.backend is BackendKind.SYSTEMD:
         return await _systemd(fleet, place, clock, stack)
     if fleet.backend is BackendKind.RAY:
@@ -41,8 +77,12 @@ async def open_backend(
 
 def running_pids(state_dir: Path, table: ProcessTable) -> set[int]:
     """Return the processes of this machine that an earlier daemon started and that still run."""
-    processes = [*table.records(), *(unit.process() for unit in UnitRecords(state_dir).all())]
-    return {record.pid for record in processes if record.is_alive()}
+    return {record.pid for record in recorded(state_dir, table) if record.is_alive()}
+
+
+def recorded(state_dir: Path, table: ProcessTable) -> tuple[ProcessRecord, ...]:
+    """Return what is written down of the processes of this machine, alive or not."""
+    return (*table.records(), *(unit.process() for unit in UnitRecords(state_dir).all()))
 
 
 async def _systemd(

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 from ds4watch.fleet.launch import boot_id, start_ticks_of
 from ds4watch.fleet.log_room import is_full
 from ds4watch.fleet.ring_log import trim
+from ds4watch.fleet.shutdown import grace_seconds as grace_of
 from ds4watch.model.errors import EdgeReason, WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
 
@@ -38,7 +39,8 @@ _RECORD_BYTES = 4096
 class ProcessRecord:
     """A unit as its launcher wrote it down. `spec` tells whether it is still what is wanted.
 
-    gpus: what it holds of them, as `Holding.as_json` writes it; empty if nothing.
+    gpus: what it holds of them, as `Holding.as_json` writes it; empty if nothing. end_seconds: from
+    SIGTERM to SIGKILL at least, since it lets its work end.
     """
 
     unit: str
@@ -50,6 +52,7 @@ class ProcessRecord:
     start_ticks: int
     boot_id: str
     gpus: Mapping[str, Any] = field(default_factory=dict)
+    end_seconds: float = 0.0
 
     def is_alive(self) -> bool:
         """Return whether that very process runs (not another with its number, not a zombie)."""
@@ -90,6 +93,17 @@ def members(record: ProcessRecord) -> list[int]:
     return found
 
 
+def left_of(record: ProcessRecord) -> str:
+    """Return in a line what of a unit runs, and how to end it; empty if nothing does."""
+    pids = " ".join(map(str, sorted(members(record))))
+    if not pids:
+        return ""
+    return (
+        f"{record.unit}: still runs, process {pids}; end it with `kill -9 {pids}`, and where that "
+        "does not help (it waits in the kernel for a device or a disk) by a restart of the machine"
+    )
+
+
 class ProcessTable:
     """The units of one state folder: spawn, find again, stop."""
 
@@ -115,6 +129,7 @@ class ProcessTable:
         """Start a unit, with the descriptors `keep` open. Raises WorkerError if it cannot be."""
         log_path = self.log_path(unit)
         started_at = self._clock.now()
+        end_seconds = grace_of(argv, 0.0)
         meta = {
             "unit": unit,
             "spec": spec,
@@ -122,6 +137,7 @@ class ProcessTable:
             "log": str(log_path),
             "started_at": started_at,
             "gpus": dict(gpus or {}),
+            "end_seconds": end_seconds,
         }
         launcher = str(Path(__file__).with_name("launch.py"))
         command = [sys.executable, "-I", "-S", launcher, str(self._record_path(unit))]
@@ -152,6 +168,7 @@ class ProcessTable:
             start_ticks=start_ticks_of(child.pid),
             boot_id=boot_id(),
             gpus=dict(gpus or {}),
+            end_seconds=end_seconds,
         )
 
     def log_path(self, unit: str) -> Path:
@@ -195,7 +212,8 @@ class ProcessTable:
         """
         if self.is_alive(record):
             _signal(record.pid, signal.SIGTERM)
-            await self._until(lambda: not self.is_alive(record), grace_seconds)
+            grace = max(grace_seconds, record.end_seconds)
+            await self._until(lambda: not self.is_alive(record), grace)
         await self._until(lambda: not members(record), _REST_SECONDS)
         for pid in members(record):
             log.info("%s: process %s did not stop by itself: killed", record.unit, pid)

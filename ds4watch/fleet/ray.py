@@ -22,6 +22,7 @@ from ds4watch.fleet.life import Life, adopted
 from ds4watch.fleet.ray_jobs import Job, RayJobs
 from ds4watch.fleet.ray_worker import RayWorker
 from ds4watch.fleet.recipe import Recipe, WorkerSpec
+from ds4watch.fleet.shutdown import grace_seconds
 from ds4watch.model.errors import EdgeReason, WorkerError
 from ds4watch.model.ports import Clock
 
@@ -112,6 +113,18 @@ class RayBackend:
             self._workers.pop(spec.id, None)
         return gone
 
+    async def left(self) -> tuple[str, ...]:
+        """Return a line for each job of this fleet that runs, and how to end it.
+
+        One that waits for room and was told to stop ends as soon as it begins.
+        """
+        address = self._settings.url
+        return tuple(
+            f"{job.id}: still runs; end it with `ray job stop --address {address} {job.id}`"
+            for job in await self._jobs.jobs()
+            if job.id.startswith(self._prefix) and job.is_running and job.status != _WAITS
+        )
+
     async def runs(self, spec: WorkerSpec) -> bool:
         """Return whether a job runs as the spec has it; also before it is adopted."""
         wanted = (spec.id, self._recipe.digest(spec))
@@ -164,8 +177,8 @@ class RayBackend:
         argv = shlex.join(_put_elsewhere(command.argv))
         first = self._settings.first_port
         enter = f"exec python3 -I -S -c {shlex.quote(_RUN)} towards:{_GCS} {first} {_PORTS}"
-        grace = str(max(1, round(self._place.stop_grace_seconds)))
-        environment = {**command.env, _SOURCE: source, "RAY_JOB_STOP_WAIT_TIME_S": grace}
+        grace = max(1, round(grace_seconds(command.argv, self._place.stop_grace_seconds)))
+        environment = {**command.env, _SOURCE: source, "RAY_JOB_STOP_WAIT_TIME_S": str(grace)}
         job = {
             "submission_id": job_id,
             "entrypoint": f"{enter} -- {argv}",
@@ -174,6 +187,7 @@ class RayBackend:
                 "worker": spec.id,
                 "spec": self._recipe.digest(spec),
                 "started_at": str(self._clock.now()),
+                "grace_seconds": str(grace),
             },
             "entrypoint_num_cpus": self._settings.cpus,
         }
@@ -216,12 +230,16 @@ class RayBackend:
         begun = self._clock.monotonic()
         while job is not None and job.is_running:
             waited = self._clock.monotonic() - begun
-            patience = self._place.stop_grace_seconds + _KILL_SECONDS
+            patience = self._grace_of(job) + _KILL_SECONDS
             if waited >= (_WAIT_SECONDS if job.status == _WAITS else patience):
                 break
             await asyncio.sleep(_POLL_SECONDS)
             job = await self._jobs.job(job_id)
         return job
+
+    def _grace_of(self, job: Job) -> float:
+        own = (job.metadata or {}).get("grace_seconds", "0")
+        return max(self._place.stop_grace_seconds, float(own))
 
     async def _closed(self, worker: RayWorker | None) -> bool:
         if worker is not None:

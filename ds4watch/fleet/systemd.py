@@ -20,6 +20,7 @@ from ds4watch.fleet.life import Life, adopted
 from ds4watch.fleet.ports import Listener, hold_free_port, listener_on
 from ds4watch.fleet.process import members
 from ds4watch.fleet.recipe import Recipe, WorkerSpec, see_to_model, worker_environment
+from ds4watch.fleet.shutdown import grace_seconds
 from ds4watch.fleet.systemd_bus import Manager, UnitState
 from ds4watch.fleet.systemd_unit import UnitPlan, properties_of, write_secrets
 from ds4watch.fleet.unit_record import UnitRecord, UnitRecords
@@ -106,6 +107,16 @@ class SystemdBackend:
             self._place.gpus.release(spec.id)
         return gone
 
+    async def left(self) -> tuple[str, ...]:
+        """Return a line for each unit of this fleet that runs, and how to end it."""
+        bus = "" if is_system(self._settings) else " --user"
+        units = await self._manager.units(self._records.pattern)
+        running = [unit for unit in units if (await self._manager.state(unit)).is_running]
+        return tuple(
+            f"{unit}: still runs; end it with `systemctl{bus} kill --signal=KILL {unit}`"
+            for unit in running
+        )
+
     async def runs(self, spec: WorkerSpec) -> bool:
         """Return whether a unit runs as the spec has it; also before it is adopted."""
         unit = self._records.unit(spec.id)
@@ -174,6 +185,7 @@ class SystemdBackend:
             started_at=now,
             pid=state.main_pid,
             start_ticks=_ticks(state.main_pid),
+            end_seconds=plan.stop_grace_seconds,
             gpus=self._place.gpus.holding(spec.id).as_json(),
         )
         self._records.write(record)
@@ -199,7 +211,7 @@ class SystemdBackend:
             secrets=self._records.secrets(self._records.unit(spec.id)),
             port=port,
             log=self.log_path(spec),
-            stop_grace_seconds=self._place.stop_grace_seconds,
+            stop_grace_seconds=grace_seconds(command.argv, self._place.stop_grace_seconds),
             memory_max_bytes=self._settings.memory_max_bytes,
             slice_name=self._settings.slice,
             user=pwd.getpwuid(os.geteuid()).pw_name if needs_user else None,
@@ -241,10 +253,15 @@ class SystemdBackend:
         if not (await self._manager.state(unit)).is_running:
             return True
         await self._manager.stop_unit(unit)
-        if await self._is_down(unit, self._place.stop_grace_seconds + _KILL_SECONDS):
+        if await self._is_down(unit, self._grace_of(unit) + _KILL_SECONDS):
             return True
         await self._manager.kill_unit(unit, signal.SIGKILL)
         return await self._is_down(unit, _KILL_SECONDS)
+
+    def _grace_of(self, unit: str) -> float:
+        record = self._records.read(unit)
+        own = record.end_seconds if record is not None else 0.0
+        return max(self._place.stop_grace_seconds, own)
 
     async def _is_down(self, unit: str, seconds: float) -> bool:
         deadline = self._clock.monotonic() + seconds
@@ -257,7 +274,7 @@ class SystemdBackend:
     async def _ask_how_it_ended(self, running: _Running) -> None:
         unit = running.record.unit
         try:
-            await self._is_down(unit, self._place.stop_grace_seconds)
+            await self._is_down(unit, self._grace_of(unit))
             running.ended = await self._manager.state(unit)
         except WorkerError as error:
             log.warning("%s has ended, it is not known how: %s", unit, error)

@@ -28,6 +28,7 @@ class UnitRecord:
     started_at: UnixSeconds
     pid: int
     start_ticks: int
+    end_seconds: float = 0.0
     gpus: Mapping[str, Any] = field(default_factory=dict)
 
     def process(self) -> ProcessRecord:
@@ -41,6 +42,7 @@ class UnitRecord:
             pid=self.pid,
             start_ticks=self.start_ticks,
             boot_id="",
+            end_seconds=self.end_seconds,
         )
 
 

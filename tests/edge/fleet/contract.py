@@ -50,6 +50,7 @@ class Contract:
         assert await (await fleet.daemon()).adopt([spec]) == {}  # of a dead one, nothing
         assert await backend.stop(spec)
         assert await backend.stop(spec)  # once more is no mistake
+        assert await backend.left() == ()
 
     async def test_what_a_worker_says_is_in_its_log(self, fleet: Fleet) -> None:
         backend, spec = await fleet.daemon(), sim("sim-0", "--no-such-option")

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from ds4watch.fleet.wish import Wanted, Wish
-from ds4watch.model.worker import WorkerPhase, WorkerView
+from ds4watch.model.worker import FleetSnapshot, WorkerPhase, WorkerView
 from tests.conftest import ROOT
 from tests.edge.fleet.fleets import processes_with
 from tests.edge.fleet.states import (
@@ -159,5 +159,31 @@ async def test_who_is_killed_while_it_is_drained_for_a_person_is_loaded_again(
     await daemon.until(
         lambda views: views["one"].phase is WorkerPhase.DRAINING and views["one"].pid != pid
     )
+    daemon.assert_one_process_each()
+    await daemon.stop()
+
+
+@pytest.mark.usefixtures("swept")
+async def test_who_was_drained_and_died_while_no_daemon_ran_is_loaded_by_the_next(
+    state_dir: Path, first_port: int, session: aiohttp.ClientSession
+) -> None:
+    first, spec = Daemon(state_dir, first_port, session), spec_of("one", str(first_port))
+    drained = {"one": Wanted(Wish.DRAINED)}
+    await first.start([spec])
+    await first.until(lambda views: views["one"].phase is WorkerPhase.READY)
+    await first.wish(drained)
+    await first.supervisor.leave()
+    before = FleetSnapshot(at=1.0, workers=tuple(first.views().values()))
+    (pid,) = [view.pid for view in before.workers]
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    first.table._reap()
+    phases: list[WorkerPhase] = []
+    daemon = Daemon(state_dir, first_port, session, lambda view: phases.append(view.phase))
+    await daemon.wish(drained)
+    await daemon.supervisor.start([spec], before)
+    await daemon.until(lambda views: views["one"].phase is WorkerPhase.DRAINING)
+    assert daemon.views()["one"].pid not in (None, pid)
+    assert WorkerPhase.READY not in phases
     daemon.assert_one_process_each()
     await daemon.stop()

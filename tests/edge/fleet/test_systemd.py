@@ -9,6 +9,7 @@ import asyncio
 import os
 import stat
 import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -208,3 +209,31 @@ async def test_a_systemd_that_cannot_be_reached_is_one_clear_line(
     assert str(caught.value).startswith("fleet.backend: systemd cannot be asked")
     assert "set fleet.systemd.bus" in str(caught.value)
     await asyncio.sleep(0)
+
+
+async def down(state_dir: Path, config: Path, address: str) -> tuple[int | None, str]:
+    """Run `ds4watch down` beside the fake; return its exit code and what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ds4watch", "down"),
+        *("--config", str(config), "--state", str(state_dir)),
+        env={**os.environ, "DBUS_SESSION_BUS_ADDRESS": address},
+        stdout=subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    return process.returncode, output.decode()
+
+
+async def test_down_tells_of_a_unit_that_survives_and_how_it_is_ended(
+    systemd: tuple[FakeSystemd, str], fleet: SystemdFleet, state_dir: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "ds4watch.yml"
+    config.write_text("fleet: {backend: systemd, systemd: {bus: user}, stop_grace_seconds: 1}\n")
+    backend = await fleet.daemon()
+    await backend.start(sim())
+    unit = UnitRecords(state_dir).unit("sim-0")
+    systemd[0].refuse.update(("StopUnit", "KillUnit"))
+    told = f"{unit}: still runs; end it with `systemctl --user kill --signal=KILL {unit}`\n"
+    assert await down(state_dir, config, systemd[1]) == (1, told)
+    systemd[0].refuse.clear()
+    assert await down(state_dir, config, systemd[1]) == (0, "everything is stopped\n")
+    assert not systemd[0].units[unit].is_running

@@ -43,16 +43,8 @@ def test_every_wish_is_reached_from_every_other(first: Wish, then: Wish) -> None
     world = World()
     assert reached(world, AS_SET)
     assert reached(world, Wanted(first))
-    # A worker that was never started need not be, to be drained.
-    expected = RESTS_IN[then]
-    if (first, then) == (Wish.STOPPED, Wish.DRAINED):
-        assert not reached(world, Wanted(then), 5.0)
-        assert world.life.phase is WorkerPhase.ABSENT
-        return
-    if (first, then) == (Wish.ASLEEP, Wish.DRAINED):
-        assert reached(world, Wanted(then))
     assert reached(world, Wanted(then))
-    assert world.life.phase is expected
+    assert world.life.phase is RESTS_IN[then]
 
 
 def test_who_is_to_leave_leaves_the_routing_before_anything_is_done() -> None:
@@ -298,3 +290,16 @@ def test_who_is_drained_stays_loaded_and_is_started_again_if_it_dies() -> None:
     cleared = replace(died, has_remains=False)
     assert deed(cleared, LIMITS, cleared.retry_at, DRAINED) is Deed.START
     assert deed(cleared, LIMITS, cleared.retry_at, STOPPED) is Deed.NOTHING
+    of_next_daemon = Life(since=world.now)
+    assert deed(of_next_daemon, LIMITS, world.now, DRAINED) is Deed.START
+    assert deed(of_next_daemon, LIMITS, world.now, STOPPED) is Deed.NOTHING
+
+
+def test_who_comes_up_drained_is_never_ready_on_its_way() -> None:
+    world = World(wanted=DRAINED)
+    seen = set()
+    while not is_as_wished(world.life, DRAINED, LIMITS, world.now):
+        world.step()
+        seen.add(world.life.phase)
+    assert WorkerPhase.WARMING in seen
+    assert WorkerPhase.READY not in seen
