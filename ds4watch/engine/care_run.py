@@ -43,6 +43,10 @@ _TRIAL_SECONDS = 7 * 86_400.0
 _KEPT = 120
 _CALM_LOOKS = 5
 _SAWING = "GpuMemorySawing"
+_LEAST_TOKENS_PER_SECOND = 10.0
+"""Of prompts: canaries of ours alone come to less."""
+_OWN_SECONDS = 90.0
+"""For so long after a warm-up what shares of 60 s say may be of ours."""
 
 
 class Newest(Protocol):
@@ -155,9 +159,10 @@ class CareRun:
         ready = {it.id: it for it in self._known.fleet.workers if it.phase is WorkerPhase.READY}
         for gone in self._hits.keys() - ready.keys():
             del self._hits[gone]
+        used_by_others = _used_by_others(self._from.live)
         for labels, miss in self._from.live.newest("ds4_cache_miss_ratio"):
             name = dict(labels).get("worker", "")
-            if name in ready and 0 <= miss <= 1:
+            if name in ready and name in used_by_others and 0 <= miss <= 1:
                 self._hits.setdefault(name, deque(maxlen=_KEPT)).append((now, 1 - miss))
         self._calm_looks = self._calm_looks + 1 if self._is_calm(ready.values()) else 0
 
@@ -244,6 +249,18 @@ async def installed_at(state: Book, now: UnixSeconds) -> UnixSeconds:
 
 def _is_firing(alert: AlertState, name: str) -> bool:
     return alert.name == name and alert.phase is AlertPhase.FIRING
+
+
+def _used_by_others(live: Newest) -> set[str]:
+    """Return the workers whose prompts of the last minute are not only our own."""
+    speeds = [(dict(labels), speed) for labels, speed in live.newest("ds4_tokens_per_second")]
+    warmed = live.newest("ds4_worker_warmup_age_seconds")
+    used = {
+        own.get("worker", "")
+        for own, speed in speeds
+        if own.get("kind") == "prompt" and speed >= _LEAST_TOKENS_PER_SECOND
+    }
+    return used - {dict(labels).get("worker", "") for labels, age in warmed if age < _OWN_SECONDS}
 
 
 def _fullest(live: Newest) -> float | None:

@@ -12,6 +12,7 @@ from ds4watch.config.settings import FleetSettings
 from ds4watch.engine.signals import POOL
 from ds4watch.fleet.board import GatewayView
 from ds4watch.fleet.pool import (
+    NO_FACTS,
     Asked,
     Change,
     Facts,
@@ -112,23 +113,23 @@ class WarmPool:
             self._supervisor.warm(again)
 
     def samples(self, fleet: FleetSnapshot) -> list[Sample]:
-        """Return how many are ready, how many are missing, and how long warm-ups took."""
+        """Return how many are ready and missing, what warm-ups took and how old they are."""
         ready = hot(fleet)
         missing = max(0, goal(fleet, self._settings.pool) - ready)
-        profiles = {view.id: view.profile for view in fleet.workers}
-        return [
+        found = [
             Sample("ds4_hot_workers", (), float(ready)),
             Sample("ds4_hot_workers_missing", (), float(missing)),
-            *(
-                Sample(
-                    "ds4_worker_warmup_seconds",
-                    labels_of({"worker": name, "profile": profiles[name]}),
-                    fact.warm_up_seconds,
-                )
-                for name, fact in self._facts.items()
-                if fact.warm_up_seconds is not None and name in profiles
-            ),
         ]
+        now = self._clock.now()
+        for view in fleet.workers:
+            fact = self._facts.get(view.id, NO_FACTS)
+            labels = labels_of({"worker": view.id, "profile": view.profile})
+            if fact.warm_up_seconds is not None:
+                found.append(Sample("ds4_worker_warmup_seconds", labels, fact.warm_up_seconds))
+            if fact.warming_until is not None:
+                age = max(0.0, now - fact.warming_until)
+                found.append(Sample("ds4_worker_warmup_age_seconds", labels, age))
+        return found
 
     def as_json(self, fleet: FleetSnapshot) -> dict[str, Any]:
         """Return how the pool stands, JSON-ready."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -112,6 +113,7 @@ class Deeds:
         profile, began = worker.running.profile, self._clock.monotonic()
         asked = requests(profile, seed=int(self._clock.now()))
         worker.still = canary_sent(worker.still)
+        worker.warming_until = math.inf
         told, answered = "no answer in time", False
         try:
             async with asyncio.timeout(_time_for_warm_up(worker.life, limits, self._clock.now())):
@@ -122,6 +124,7 @@ class Deeds:
         except WorkerError as error:
             told = str(error)
         finally:
+            worker.warming_until = self._clock.now()
             worker.still = canary_ended(worker.still, answered=answered)
         if answered:
             worker.warm_up_seconds = self._clock.monotonic() - began

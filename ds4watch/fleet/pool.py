@@ -37,7 +37,8 @@ class Facts:
     """What the pool knows of a worker beyond its view.
 
     is_taken: somebody above the pool decides, or it is leaving the fleet. is_held: a person wants
-    it left alone. idle_since: None if it works, or that is not known.
+    it left alone. idle_since: None if it works, or that is not known. warming_until: when our last
+    warm-up of it ended, well or not; infinite while it runs, None without one.
     """
 
     can_sleep: bool = False
@@ -47,6 +48,7 @@ class Facts:
     idle_since: UnixSeconds | None = None
     warmed_at: UnixSeconds = 0.0
     warm_up_seconds: float | None = None
+    warming_until: UnixSeconds | None = None
 
 
 NO_FACTS = Facts(is_taken=True)

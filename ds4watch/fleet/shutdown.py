@@ -17,7 +17,11 @@ MARGIN_SECONDS = 5.0
 _SINCE = (0, 18)
 _DISTRIBUTION = re.compile(r"vllm(?:_(?:cpu|rocm|tpu|xpu))?-(\d+)\.(\d+).*\.dist-info")
 """vLLM itself under its names; others begin so too (vllm_router)."""
-_SITES = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "lib64/python3*/site-packages")
+_SITES = (
+    "lib/python3*/site-packages",
+    "lib/python3*/dist-packages",
+    "lib64/python3*/site-packages",
+)
 
 
 def knows_flag(python: Path) -> bool:

@@ -60,6 +60,8 @@ class Tended:
         self.is_to_warm = False
         self.warmed_at: UnixSeconds = 0.0
         self.warm_up_seconds: float | None = None
+        self.warming_until: UnixSeconds | None = None
+        """When our last warm-up of it ended, well or not; infinite while it runs."""
         self.idle_since: UnixSeconds | None = None
         """None: it works, or that is not known."""
         self.work = NO_WORK_KNOWN
@@ -138,6 +140,7 @@ class Tended:
             idle_since=self.idle_since,
             warmed_at=self.warmed_at,
             warm_up_seconds=self.warm_up_seconds,
+            warming_until=self.warming_until,
         )
 
     def next_deed(self, todo: Deed) -> Deed:

@@ -12,7 +12,7 @@ from ds4watch.gateway.replies import RefusedError, Reply, unavailable
 from ds4watch.gateway.state import GatewayState
 from ds4watch.model.usage import RequestOutcome, RetryReason
 from ds4watch.routing.choice import NoRoute, NoRouteReason, RouteDecision
-from ds4watch.routing.retry import Fail, GiveUp, next_step, status_of
+from ds4watch.routing.retry import Fail, GiveUp, costs_budget, next_step, status_of
 from ds4watch.shaping.request import Shaped
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Forwarder:
             except AttemptError as error:
                 self._note_failure(worker.id, error)
                 tried |= {worker.id}
-                following = self._next_route(call, shaped.model, error, tried)
+                following = await self._next_route(call, shaped.model, error, tried)
                 if following is None:
                     return self._give_up(call, error)
                 route = following
@@ -66,25 +66,27 @@ class Forwarder:
             return route
         raise self._no_route(call, route, model)
 
-    def _next_route(
+    async def _next_route(
         self, call: Call, model: str, error: AttemptError, tried: frozenset[str]
     ) -> RouteDecision | None:
+        is_paid = costs_budget(error.failure, attempt=call.attempts)
         step = next_step(
             error.failure,
             attempt=call.attempts,
             max_attempts=self._max_attempts,
             bytes_sent=call.response is not None,
-            budget_left=self._state.has_retry_left(),
+            budget_left=not is_paid or self._state.has_retry_left(),
         )
         if isinstance(step, Fail):
             if self._giving_up is not step.because:
                 self._giving_up = step.because
                 log.warning("requests are given up (%s): %s", step.because, error)
             return None
-        route = self._state.choose(model, tried)
+        route = await self._state.until_routable(model, self._wake_wait_seconds, tried)
         if isinstance(route, NoRoute):
             return None
-        self._state.spend_retry()
+        if is_paid:
+            self._state.spend_retry()
         call.retries.append((call.worker, step.reason))
         return route
 

@@ -29,6 +29,8 @@ from ds4watch.shaping.lease import lapsed
 
 log = logging.getLogger(__name__)
 
+_ROOM_SECONDS = 0.05
+
 
 class Inflight:
     """Requests under way; every way out of the `with` lowers the count."""
@@ -133,29 +135,51 @@ class GatewayState:
             processes=self._processes,
         )
 
-    async def until_routable(self, model: str, seconds: float) -> RouteDecision | NoRoute:
-        """Return the worker to try first; wait for one that is being woken or warmed up.
+    async def until_routable(
+        self, model: str, seconds: float, tried: frozenset[str] = frozenset()
+    ) -> RouteDecision | NoRoute:
+        """Return the worker to try next; wait for one that is being woken or warmed up.
 
         `seconds` at most, and not once this gateway drains: then the client does better elsewhere.
+        Who was `tried` and failed is not tried again, but for a time in which nobody is ready:
+        whoever is after that came anew.
         """
-        route = self.choose(model, frozenset())
+        route = self.choose(model, tried)
         if isinstance(route, RouteDecision):
             return route
-        if route.reason is NoRouteReason.NOT_READY:
+        is_full = route.reason is NoRouteReason.FULL
+        is_worth_it = self._is_worth_waiting(route, model, tried)
+        if route.reason is NoRouteReason.NOT_READY or (is_worth_it and not is_full):
             self._count_unserved(model)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while isinstance(route, NoRoute) and self._is_worth_waiting(route, model):
-                    await self._came.wait()
-                    route = self.choose(model, frozenset())
+                while isinstance(route, NoRoute) and self._is_worth_waiting(route, model, tried):
+                    tried = frozenset() if route.reason is NoRouteReason.NOT_READY else tried
+                    await self._news(route)
+                    route = self.choose(model, tried)
         return route
 
-    def _is_worth_waiting(self, route: NoRoute, model: str) -> bool:
-        return (
-            route.reason is NoRouteReason.NOT_READY
-            and not self.draining
-            and is_about_to_be_ready(self.board.fleet, model)
-        )
+    def _is_worth_waiting(self, route: NoRoute, model: str, tried: frozenset[str]) -> bool:
+        """Return whether one is seconds away from ready, or from room for who was let in once."""
+        fleet = self.board.fleet
+        match route.reason:
+            case NoRouteReason.NOT_READY:
+                is_near = is_about_to_be_ready(fleet, model)
+            case NoRouteReason.ALL_TRIED:
+                is_near = is_about_to_be_ready(fleet, model, tried)
+            case NoRouteReason.FULL:
+                is_near = bool(tried)
+            case _:
+                is_near = False
+        return is_near and not self.draining
+
+    async def _news(self, route: NoRoute) -> None:
+        """Wait for a board; for room, which comes without one, a moment at most."""
+        moment = _ROOM_SECONDS if route.reason is NoRouteReason.FULL else None
+        came = self._came
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(moment):
+                await came.wait()
 
     def _count_unserved(self, model: str) -> None:
         if any(model in worker.models for worker in self.board.fleet.workers):  # a bounded set

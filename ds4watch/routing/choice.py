@@ -96,10 +96,12 @@ def choose(
     return RouteDecision(worker=best, health=health, candidates=len(candidates))
 
 
-def is_about_to_be_ready(fleet: FleetSnapshot, model: str) -> bool:
-    """Return whether a worker of a model that nobody ready serves is seconds away from ready."""
+def is_about_to_be_ready(fleet: FleetSnapshot, model: str, tried: Set[str] = frozenset()) -> bool:
+    """Return whether a worker of a model, none of `tried`, is seconds away from ready."""
     return any(
-        model in worker.models and worker.phase in (WorkerPhase.ASLEEP, WorkerPhase.WARMING)
+        model in worker.models
+        and worker.phase in (WorkerPhase.ASLEEP, WorkerPhase.WARMING)
+        and worker.id not in tried
         for worker in fleet.workers
     )
 

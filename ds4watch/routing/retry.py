@@ -101,6 +101,19 @@ def next_step(
     return Retry(failure.reason)
 
 
+def costs_budget(failure: Failure, *, attempt: int) -> bool:
+    """Return whether a retry after the `attempt`-th try (from 1) is paid from the budget.
+
+    The budget keeps retries from adding load where there is too much. A worker that could not be
+    reached never had the request, and one that broke the connection off has let go of it: when it
+    dies, all that it had open at once moves elsewhere, which may be far over the budget. Once for
+    each request, as it may be what breaks workers.
+    """
+    if failure.reason is RetryReason.CONNECT:
+        return False
+    return attempt > 1 or failure.reason is not RetryReason.BROKEN
+
+
 def failure_of_status(status: int) -> Failure | None:
     """Return the failure that a worker's status stands for; None below 500.
 

@@ -69,4 +69,11 @@ STATE_SIGNALS = (
         "worker",
         "profile",
     ),
+    gauge(
+        "ds4_worker_warmup_age_seconds",
+        "Time since our last warm-up of a worker ended, 0 while it is warmed up; absent without one"
+        " since the daemon's start. What it computes of late may be ours.",
+        "worker",
+        "profile",
+    ),
 )

@@ -105,6 +105,9 @@ def test_a_request_for_a_spares_model_has_it_started_and_a_later_one_waits_till_
         assert answers[0].status == 200, "it waited for the warm-up"
         assert any(it.startswith("called: requests ask for b") for it in told(daemon, "b-0"))
         until(lambda: daemon.metric('ds4_worker_warmup_seconds{profile="b"'), "what it took")
+        age = daemon.metric('ds4_worker_warmup_age_seconds{profile="b"')
+        assert age is not None
+        assert 0 <= age < 30
 
 
 def test_a_person_may_put_a_worker_to_sleep_and_the_pool_leaves_it_so(tmp_path: Path) -> None:

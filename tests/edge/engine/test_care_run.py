@@ -40,6 +40,8 @@ class World:
         self.values: dict[str, Any] = {}
         self.memory: float | None = None
         self.misses: dict[str, float] = {}
+        self.prompt_tokens_per_second = 100.0
+        self.warmup_age_seconds: float | None = None
         self.views = [
             WorkerView(name, "sim", ("m",), url, WorkerPhase.READY, since=0.0, load=IDLE)
             for name in NAMES
@@ -82,6 +84,12 @@ class World:
     def newest(self, name: str) -> list[tuple[Labels, float]]:
         if name == "ds4_cache_miss_ratio":
             return [((("worker", worker),), miss) for worker, miss in self.misses.items()]
+        if name == "ds4_tokens_per_second":
+            speed = self.prompt_tokens_per_second
+            return [((("kind", "prompt"), ("worker", worker)), speed) for worker in self.misses]
+        if name == "ds4_worker_warmup_age_seconds":
+            age = self.warmup_age_seconds
+            return [] if age is None else [((("worker", it),), age) for it in self.misses]
         if self.memory is None:
             return []
         return [(GPU, 100.0 if name == "ds4_gpu_memory_total_bytes" else self.memory)]
@@ -154,6 +162,19 @@ async def test_a_hit_rate_that_decays_has_the_drained_workers_cache_emptied(worl
         "b: care is over: its prefix cache is empty",
     ]
     assert [view.phase for view in world.views] == [WorkerPhase.READY] * 3
+
+
+@pytest.mark.parametrize(("speed", "age"), [(2.0, None), (50.0, 30.0)])
+async def test_canaries_and_warm_ups_of_ours_alone_are_no_decay(
+    world: World, speed: float, age: float | None
+) -> None:
+    care = world.care()
+    world.misses = {"b": 0.2}
+    await world.minutes(care, 45)
+    world.misses = {"b": 1.0}
+    world.prompt_tokens_per_second, world.warmup_age_seconds = speed, age
+    await world.minutes(care, 60)
+    assert world.told == []
 
 
 async def test_nothing_is_done_under_load_nor_to_who_is_held(world: World) -> None:

@@ -16,7 +16,7 @@ import pytest
 from ds4watch.fleet.wish import Wanted, Wish
 from ds4watch.model.worker import FleetSnapshot, WorkerPhase, WorkerView
 from tests.conftest import ROOT
-from tests.edge.fleet.fleets import processes_with
+from tests.edge.fleet.fleets import processes_with, until
 from tests.edge.fleet.states import (
     ARGUMENTS,
     GOALS,
@@ -177,7 +177,7 @@ async def test_who_was_drained_and_died_while_no_daemon_ran_is_loaded_by_the_nex
     (pid,) = [view.pid for view in before.workers]
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    first.table._reap()
+    await until(lambda: not first.backend.is_alive(spec), "its death")
     phases: list[WorkerPhase] = []
     daemon = Daemon(state_dir, first_port, session, lambda view: phases.append(view.phase))
     await daemon.wish(drained)

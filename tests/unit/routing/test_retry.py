@@ -11,6 +11,7 @@ from ds4watch.routing.retry import (
     GiveUp,
     Retry,
     RetryBudget,
+    costs_budget,
     failure_of_status,
     next_step,
     status_of,
@@ -115,3 +116,20 @@ def test_never_more_retries_than_the_budget_allows_in_a_window(
         elif budget.has_room(now):
             budget = budget.after_retry(now)
         assert budget.retries <= max(10, 0.1 * budget.requests)
+
+
+@pytest.mark.parametrize(
+    ("reason", "first", "second"),
+    [
+        (RetryReason.CONNECT, False, False),
+        (RetryReason.BROKEN, False, True),
+        (RetryReason.TIMEOUT, True, True),
+        (RetryReason.STATUS_5XX, True, True),
+        (RetryReason.BUSY, True, True),
+    ],
+)
+def test_what_a_worker_no_longer_has_is_moved_and_what_it_answered_badly_is_paid(
+    reason: RetryReason, first: bool, second: bool
+) -> None:
+    assert costs_budget(Failure(reason), attempt=1) is first
+    assert costs_budget(Failure(reason), attempt=2) is second
