@@ -48,7 +48,7 @@ from ds4watch.fleet.ending import end_daemon, stop_units
 from ds4watch.fleet.gateways import GatewayKeeper
 from ds4watch.fleet.gpu_desk import GpuDesk, own_visible
 from ds4watch.fleet.ladders import Ladders
-from ds4watch.fleet.life import LifeLimits
+from ds4watch.fleet.life import LifeLimits, stall_floor_seconds
 from ds4watch.fleet.lock import daemon_lock, make_state_dir, running_daemon
 from ds4watch.fleet.open_backend import open_backend, running_pids
 from ds4watch.fleet.process import ProcessTable
@@ -104,6 +104,8 @@ def run(settings: Settings, *, config_file: Path | None, sim: bool) -> int:
         clock = SystemClock()
         loaded = LoadedSettings(settings, config_file)
         blueprint = read_blueprint(loaded, state_dir, clock, sim=sim)
+        for lint in blueprint.out_of_order:
+            log.warning("%s", lint.found)
         return uvloop.run(_serve(blueprint, clock))
 
 
@@ -368,7 +370,7 @@ def _supervisor(
     wake: asyncio.Event,
     clock: Clock,
 ) -> Supervisor:
-    fleet = blueprint.settings.fleet
+    fleet, scrape = blueprint.settings.fleet, blueprint.settings.scrape
     limits = LifeLimits(
         start_timeout_seconds=fleet.start_timeout_seconds,
         canary_interval_seconds=fleet.canary_interval_seconds,
@@ -377,6 +379,7 @@ def _supervisor(
         drain_seconds=fleet.drain_seconds,
         quarantine_after=fleet.quarantine_after,
         quarantine_window_seconds=fleet.quarantine_window_seconds,
+        stall_floor_seconds=stall_floor_seconds(scrape.interval_seconds, scrape.timeout_seconds),
     )
     return Supervisor(
         backend,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ds4watch.alerting.rulefile import load_rules
+from ds4watch.alerting.rulefile import load_rules, read_rules
 from ds4watch.cli.common import Config, Json, new_app, print_json
 from ds4watch.config.files import (
     LoadedSettings,
@@ -26,6 +26,7 @@ from ds4watch.config.lints.findings import Lint, Severity
 from ds4watch.config.places import resolve_state_dir
 from ds4watch.config.source import SourceKind
 from ds4watch.config.store_url import without_password
+from ds4watch.engine.order_check import check_order
 from ds4watch.engine.profile_check import check_profiles, gpu_facts
 from ds4watch.engine.remote_check import Report, check_offline, check_source
 from ds4watch.model.errors import ConfigError, Located
@@ -94,7 +95,22 @@ def _lints(loaded: LoadedSettings, *, sim: bool) -> tuple[Lint, ...]:
         state_dir = resolve_state_dir(loaded.settings, os.environ)
     except ConfigError:
         state_dir = Path()  # without a home no model has been made
-    return check_profiles(loaded, state_dir, os.environ, gpus, sim=sim)
+    found = check_profiles(loaded, state_dir, os.environ, gpus, sim=sim)
+    return (*found, *_out_of_order(loaded, sim=sim))
+
+
+def _out_of_order(loaded: LoadedSettings, *, sim: bool) -> tuple[Lint, ...]:
+    """Return what does not go together of files that load; the others' faults are told anyway."""
+    workers = wanted_workers(loaded.settings, sim=sim)
+    path = policy_file(loaded)
+    try:
+        profiles = load_profiles(loaded, tuple(worker.profile for worker in workers))
+        rules = [read_rules(read_text(it), str(it)) for it in rule_files(loaded)]
+        policy = load_policy(read_text(path), str(path))
+    except ConfigError:
+        return ()
+    file = str(loaded.file) if loaded.file else None
+    return check_order(loaded.settings, profiles, workers, rules, policy, file=file)
 
 
 def _checks(loaded: LoadedSettings, *, sim: bool) -> Iterator[tuple[str, Callable[[], Any]]]:

@@ -13,6 +13,8 @@ from ds4watch.config.store_url import fault_of
 from ds4watch.model.errors import Located
 
 MIN_INTERVAL_SECONDS = 0.05
+MAX_INTERVAL_SECONDS = 30.0
+"""Shares and stale gauges are told over the last 60 s, which have to hold two scrapes."""
 MAX_SCRAPE_TIMEOUT_SECONDS = 120.0
 MAX_LIVE_WINDOW_SECONDS = 900.0
 
@@ -51,6 +53,10 @@ def _check_scrape(settings: Settings, document: Document) -> Iterator[Located]:
     if scrape.interval_seconds < MIN_INTERVAL_SECONDS:
         message = f"must be at least {MIN_INTERVAL_SECONDS}, got {scrape.interval_seconds:g}"
         yield document.finding(("scrape", "interval_seconds"), message)
+    if scrape.interval_seconds > MAX_INTERVAL_SECONDS:
+        message = f"must be at most {MAX_INTERVAL_SECONDS:g}, got {scrape.interval_seconds:g}"
+        mend = "shares are of the last 60 s, which have to hold two scrapes"
+        yield document.finding(("scrape", "interval_seconds"), message, mend=mend)
     if scrape.timeout_seconds > MAX_SCRAPE_TIMEOUT_SECONDS:
         message = f"must be at most {MAX_SCRAPE_TIMEOUT_SECONDS:g}, got {scrape.timeout_seconds:g}"
         yield document.finding(("scrape", "timeout_seconds"), message)

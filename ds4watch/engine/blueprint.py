@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from ds4watch.alerting.rulefile import load_rules
+from ds4watch.alerting.rulefile import RuleFile, read_rules
 from ds4watch.config.files import (
     LoadedSettings,
     load_profiles,
@@ -18,15 +18,16 @@ from ds4watch.config.files import (
     wanted_workers,
 )
 from ds4watch.config.lints.arguments import gpus_of
+from ds4watch.config.lints.findings import Lint
 from ds4watch.config.profile import Profile
 from ds4watch.config.settings import BackendKind, Settings
 from ds4watch.cost.prices import PriceEntry, price_entry, with_own_prices
+from ds4watch.engine.order_check import check_order
 from ds4watch.engine.remote_source import elsewhere_of
 from ds4watch.engine.rolling_files import FleetFiles
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.fleet.plan import check_specs, find_vllm, wanted_specs
 from ds4watch.fleet.recipe import WorkerSpec
-from ds4watch.model.alert import RuleGroup
 from ds4watch.model.errors import ConfigError, Located
 from ds4watch.model.ports import Clock
 from ds4watch.policy.policyfile import PolicyFile, load_policy
@@ -58,6 +59,8 @@ class Blueprint:
     """The server that evaluates rules, if one does."""
     file: Path | None = None
     sim: bool = False
+    out_of_order: tuple[Lint, ...] = ()
+    """What of it does not go together, and is no reason not to start."""
 
     @property
     def fleet_files(self) -> FleetFiles:
@@ -107,7 +110,7 @@ def read_blueprint(
     faults = Faults()
     profiles: Mapping[str, Profile] = {}
     specs: tuple[WorkerSpec, ...] = ()
-    groups: list[RuleGroup] = []
+    read: list[RuleFile] = []
     policy = PolicyFile()
     scrape = ScrapePlan()
     with faults:
@@ -122,12 +125,13 @@ def read_blueprint(
         files = rule_files(loaded)
     for file in files:
         with faults:
-            groups += load_rules(read_text(file), str(file))
+            read.append(read_rules(read_text(file), str(file)))
     remote: RemoteOptions | None = None
     with faults:
         remote = remote_options(loaded)
     rules = RuleBook(())
     with faults:
+        groups = [group for file in read for group in file.groups]
         rules = RuleBook(groups, elsewhere_of(loaded))
     with faults:
         policy = load_policy(read_text(policy_file(loaded)), str(policy_file(loaded)))
@@ -148,6 +152,14 @@ def read_blueprint(
         remote=remote,
         file=loaded.file,
         sim=sim,
+        out_of_order=check_order(
+            settings,
+            profiles,
+            workers,
+            read,
+            policy,
+            file=str(loaded.file) if loaded.file else None,
+        ),
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from ds4watch.config.files import LoadedSettings, profile_files, read_profiles, wanted_workers
 from ds4watch.config.lints.check import lint_profiles
 from ds4watch.config.lints.findings import Lint, Severity
-from ds4watch.config.lints.fleet import room_fault
+from ds4watch.config.lints.fleet import Fleet, room_fault, sleep_fault
 from ds4watch.config.lints.gpus import GpuFacts
 from ds4watch.config.shipped import shipped
 from ds4watch.engine.model_facts import look_at
@@ -36,12 +37,22 @@ def check_profiles(
     examples = frozenset(files) - own - {it.profile for it in wanted}
     found = lint_profiles(tuple(files.values()), models, gpus, loaded.settings, examples=examples)
     profiles = {name: it.profile for name, it in files.items()}
-    fault = room_fault(wanted, profiles, gpus)
-    if fault is None:
-        return found
+    fleet = Fleet(profiles, models, loaded.settings)
+    faults = (
+        (Severity.ERROR, room_fault(wanted, profiles, gpus)),
+        (Severity.WARNING, sleep_fault(wanted, fleet, _host_bytes(), gpus)),
+    )
     file = str(loaded.file) if loaded.file else None
-    located = Located(fault[0], file, field="fleet.workers", mend=fault[1])
-    return (*found, Lint(Severity.ERROR, located))
+    told = (
+        Lint(severity, Located(fault[0], file, field="fleet.workers", mend=fault[1]))
+        for severity, fault in faults
+        if fault is not None
+    )
+    return (*found, *told)
+
+
+def _host_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def gpu_facts(report: GpuReport) -> GpuFacts:

@@ -59,6 +59,7 @@ class Daemon:
             "gateways": self.keeper.keep(),
             "rolling change": self.rolling.run(),
             "tell": self._tell(),
+            "workers": self.supervisor.watch(),
         }
 
     async def stop_everything(self) -> bool:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import WorkerPhase
 
+STALL_FLOOR_SECONDS = 15.0
 SETTLED_SECONDS = 60.0
 """Ready for so long, a worker's earlier failures are forgotten: a crash loop backs off."""
 
@@ -44,7 +45,7 @@ class LifeLimits:
     """What the machine goes by for one worker; times in seconds.
 
     stall_floor_seconds: a scrape that hangs holds the last load for its timeout (5 s), so what is
-    believed has to be older.
+    believed has to be older (see `stall_floor_seconds`).
     stall_seconds: the longest that a busy engine may stand still (see `prefill`).
     warms_up: it answers a set of requests before it is ready, so that no user is the first.
     is_foreign: somebody else runs it: it is never started, slept, warmed up or stopped.
@@ -57,7 +58,7 @@ class LifeLimits:
     drain_seconds: float = 120.0
     quarantine_after: int = 5
     quarantine_window_seconds: float = 21_600.0
-    stall_floor_seconds: float = 15.0
+    stall_floor_seconds: float = STALL_FLOOR_SECONDS
     stall_seconds: float = math.inf
     can_sleep: bool = False
     warms_up: bool = False
@@ -127,6 +128,11 @@ class Life:
     """Something of a failed or stopping worker may still run: no other is started beside it."""
     no_sleep_before: UnixSeconds = 0.0
     """It would not sleep when asked: until then it is kept loaded."""
+
+
+def stall_floor_seconds(scrape_interval_seconds: float, scrape_timeout_seconds: float) -> float:
+    """Return how long no progress says nothing: for two scrapes, and one that hangs."""
+    return max(STALL_FLOOR_SECONDS, 2 * scrape_interval_seconds + scrape_timeout_seconds)
 
 
 def backoff_seconds(failures: int, limits: LifeLimits) -> float:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ds4watch.config.profile import Engine, Profile
 from ds4watch.config.settings import RaySettings
 from ds4watch.fleet.devices import Need, need_of
 from ds4watch.fleet.life import Life, adopted
@@ -92,10 +93,10 @@ class RayBackend:
         """Start a worker: submit its job. Raises WorkerError if the cluster does not take it."""
         if spec.url is not None:
             return
-        if spec.profile.environment.get("VLLM_SERVER_DEV_MODE", "0") not in ("", "0"):
+        if _opens_endpoints(spec.profile):
             message = (
-                "not started: VLLM_SERVER_DEV_MODE opens endpoints that are for loopback only, "
-                "and workers on Ray listen on the cluster's network"
+                "not started: VLLM_SERVER_DEV_MODE, which `sleep` adds, opens endpoints that are "
+                "for loopback only, and workers on Ray listen on the cluster's network"
             )
             raise WorkerError(message, reason=EdgeReason.REFUSED)
         await self._recipe.prepare(spec)
@@ -245,6 +246,12 @@ class RayBackend:
         if worker is not None:
             await worker.close(log_seconds=_LOG_SECONDS if worker.url else 0.0)
         return True
+
+
+def _opens_endpoints(profile: Profile) -> bool:
+    """Return whether a vLLM would have its development endpoints: sleep adds them as well."""
+    is_told = profile.environment.get("VLLM_SERVER_DEV_MODE", "0") not in ("", "0")
+    return is_told or (profile.sleep and profile.engine is Engine.VLLM)
 
 
 def _gpus(need: Need) -> float:

@@ -17,6 +17,9 @@ from ds4watch.model.series import labels_of
 
 _SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "API_KEY", "WEBHOOK")
 _KEPT_SECRETS = ("HF_TOKEN",)
+_NOT_INHERITED = ("VLLM_SERVER_DEV_MODE", "PROMETHEUS_MULTIPROC_DIR")
+"""A profile says who has development endpoints; workers of one such folder add up their metrics."""
+_MAKE_SECONDS = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +87,24 @@ class Recipe:
                 stderr=asyncio.subprocess.STDOUT,
                 env=worker_environment(os.environ, command.env),
             )
-            output, _ = await process.communicate()
+            output = await _output_of(process, spec.profile.name)
         if process.returncode:
             last = output.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
             message = f"the model of {spec.profile.name} could not be made: {last[0]}"
             raise WorkerError(message, reason=EdgeReason.OTHER)
+
+
+async def _output_of(process: asyncio.subprocess.Process, name: str) -> bytes:
+    """Return what the maker of a model says to its end. Raises WorkerError if that never comes."""
+    try:
+        async with asyncio.timeout(_MAKE_SECONDS):
+            output, _ = await process.communicate()
+    except TimeoutError as error:
+        process.kill()
+        await process.wait()
+        message = f"the model of {name} was not made within {_MAKE_SECONDS:g} s"
+        raise WorkerError(message, reason=EdgeReason.TIMEOUT) from error
+    return output
 
 
 async def see_to_model(profile: Profile) -> None:
@@ -109,7 +125,7 @@ def worker_environment(environ: Mapping[str, str], extra: Mapping[str, str]) -> 
     kept = {
         name: value
         for name, value in environ.items()
-        if name in _KEPT_SECRETS or not is_secret(name)
+        if name not in _NOT_INHERITED and (name in _KEPT_SECRETS or not is_secret(name))
     }
     return kept | dict(extra)
 

@@ -82,6 +82,8 @@ class Supervisor:
         self._workers: dict[str, Tended] = {}
         self._wishes: dict[By, Mapping[str, Wanted]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._broken: asyncio.Queue[asyncio.Task[None]] = asyncio.Queue()
+        """Tasks that ended by a fault of ours."""
         self._begun = False
         self._log_room = LogRoom()
 
@@ -230,6 +232,16 @@ class Supervisor:
             if worker.life.phase is WorkerPhase.READY and worker.load != WorkerLoad()
         }
 
+    async def watch(self) -> None:
+        """Wait until the care of a worker breaks, and raise what broke it.
+
+        The daemon is to end by it: workers and gateways go on for the next one, and nobody is left
+        unwatched in silence.
+        """
+        task = await self._broken.get()
+        log.error("%s broke", task.get_name())
+        task.result()
+
     async def leave(self) -> None:
         """Stop tending; the workers go on, for the next daemon to adopt."""
         tasks, self._tasks = list(self._tasks.values()), {}
@@ -257,7 +269,13 @@ class Supervisor:
         worker.had_served = life.phase is WorkerPhase.READY
         worker.kernel_kills = kernel_kills()
         worker.life = wished(life, self.wanted(spec.id), self.limits_of(spec.id), now)
-        self._tasks[spec.id] = asyncio.create_task(self._tend(worker), name=f"tend {spec.id}")
+        task = asyncio.create_task(self._tend(worker), name=f"tend {spec.id}")
+        task.add_done_callback(self._note_end)
+        self._tasks[spec.id] = task
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._broken.put_nowait(task)
 
     async def _follow(self) -> None:
         """Take the steps that wishes ask for at once; what has to be done is left to the tasks."""

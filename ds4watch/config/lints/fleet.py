@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from ds4watch.config.lints.arguments import arguments_of, gpus_of
-from ds4watch.config.lints.findings import Advice, warn
+from ds4watch.config.lints.findings import Advice, gib, warn
 from ds4watch.config.lints.geometry import ModelFacts
 from ds4watch.config.lints.gpus import GpuFacts
-from ds4watch.config.lints.memory import MOST_UTILIZATION, utilization_of
+from ds4watch.config.lints.memory import MOST_UTILIZATION, utilization_of, weights_bytes
 from ds4watch.config.lints.precision import is_full
 from ds4watch.config.profile import Engine, Profile
 from ds4watch.config.settings import Settings, WorkerSettings
+
+_MOST_OF_HOST = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,35 @@ def room_fault(
         f"--gpu-memory-utilization), and {gpus.count} are here, of which {here:.2f} can be had"
     )
     return message, "run fewer workers, or give each a lower --gpu-memory-utilization"
+
+
+def sleep_fault(
+    workers: tuple[WorkerSettings, ...], fleet: Fleet, host_bytes: int, gpus: GpuFacts
+) -> tuple[str, str] | None:
+    """Return (message, mend) if this host's memory cannot hold the weights of all who may sleep.
+
+    Sleep of level 1 moves them there. On a host without a GPU nothing is moved.
+    """
+    if not gpus.count or fleet.settings.fleet.sleep_after_seconds is None:
+        return None
+    known = [
+        (fleet.profiles[it.profile], it.count) for it in workers if it.profile in fleet.profiles
+    ]
+    weights = [
+        weights_bytes(profile, fleet.models.get(profile.name, ModelFacts())) or 0.0
+        for profile, count in known
+        if profile.sleep and profile.engine is Engine.VLLM
+        for _ in range(count)
+    ]
+    awake = max(0, fleet.settings.fleet.min_hot - (sum(it.count for it in workers) - len(weights)))
+    asleep = sorted(weights)[awake:]
+    if sum(asleep) <= host_bytes * _MOST_OF_HOST:
+        return None
+    message = (
+        f"{len(asleep)} workers that may sleep keep {gib(sum(asleep))} of weights in this host's "
+        f"memory, which has {gib(host_bytes)}"
+    )
+    return message, "let fewer sleep (`sleep` of the profiles), or raise min_hot"
 
 
 def _reference_faults(profile: Profile, fleet: Fleet) -> Iterator[Advice]:

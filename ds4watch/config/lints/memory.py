@@ -73,7 +73,7 @@ def lint_memory(
         message = "the batch cannot be checked: the memory of its GPU is not known"
         yield warn(_gpu_path(profile), message, "give gpu_memory_mib")
         return
-    shape, weights = _shape(profile, facts), _weights_bytes(profile, facts)
+    shape, weights = _shape(profile, facts), weights_bytes(profile, facts)
     element = _element_bytes(arguments, shape)
     if shape is None or weights is None or element is None:
         yield from _unknown(profile, facts, arguments, is_dtype=shape is not None and not element)
@@ -186,7 +186,8 @@ def _shape(profile: Profile, facts: ModelFacts) -> Shape | None:
     return Shape(layers, heads, width, latent, read.dtype if read else "")
 
 
-def _weights_bytes(profile: Profile, facts: ModelFacts) -> float | None:
+def weights_bytes(profile: Profile, facts: ModelFacts) -> float | None:
+    """Return the size of a model's weights, what the profile says first; None if not known."""
     said = profile.geometry
     if said.weights_mib is not None:
         return said.weights_mib * MIB

@@ -75,6 +75,7 @@ class Fleet:
     def __init__(self, folder: Path, session: aiohttp.ClientSession) -> None:
         self.journal = Journal()
         self.session = session
+        self.own_fault: Exception | None = None
         self.table = ProcessTable(folder, SystemClock())
         place = LocalPlace(
             state_dir=folder,
@@ -86,11 +87,16 @@ class Fleet:
         )
         self.supervisor = Supervisor(
             LocalBackend(place, self.table, SystemClock()),
-            lambda url: WorkerClient(session, url, generation_timeout_seconds=0.7),
+            self.client_of,
             limits=LIMITS,
             journal=self.journal,
             clock=SystemClock(),
         )
+
+    def client_of(self, url: str) -> WorkerClient:
+        if self.own_fault is not None:
+            raise self.own_fault
+        return WorkerClient(self.session, url, generation_timeout_seconds=0.7)
 
     @property
     def view(self) -> WorkerView:
@@ -259,3 +265,14 @@ async def test_the_time_in_each_state_adds_up(fleet: Fleet) -> None:
     assert sum(stay.seconds.values()) == pytest.approx(took, abs=0.3)
     assert stay.seconds[WorkerPhase.WARMING] > 0
     assert fleet.supervisor.start_times.seconds("sim") == fleet.journal.came_up[0]
+
+
+async def test_a_fault_in_the_care_of_a_worker_is_raised_and_leaves_nobody_unwatched_in_silence(
+    fleet: Fleet,
+) -> None:
+    watching = asyncio.create_task(fleet.supervisor.watch())
+    fleet.own_fault = ZeroDivisionError()
+    await fleet.supervisor.start([spec()], NOBODY)
+    async with asyncio.timeout(10):
+        with pytest.raises(ZeroDivisionError):
+            await watching

@@ -1,4 +1,4 @@
-"""A worker dies with requests in it: they move to others, however many, and wait for who is near."""
+"""A worker dies with requests in it: they move to others, however many, or wait for who is near."""
 
 from __future__ import annotations
 

@@ -37,6 +37,10 @@ FAULTS = [
     ("admin:\n", "f.yml:1: admin: must be a mapping (lines of `key: value`), got nothing (give"),
     ("rules: a.yml\n", 'f.yml:1: rules: must be a list, got "a.yml"'),
     ("scrape:\n  interval_seconds: .inf", "f.yml:2: scrape.interval_seconds: must be a finite nu"),
+    (
+        "scrape:\n  interval_seconds: 60",
+        "f.yml:2: scrape.interval_seconds: must be at most 30, got 60",
+    ),
     ("scrape:\n  interval_seconds: 0.001", "f.yml:2: scrape.interval_seconds: must be at least 0"),
     ("scrape: {timeout_seconds: 999}", "f.yml:1: scrape.timeout_seconds: must be at most 120, go"),
     ("store: {live_window_seconds: 1}", "f.yml:1: store.live_window_seconds: must be at least tw"),

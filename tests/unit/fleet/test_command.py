@@ -50,6 +50,19 @@ def test_without_a_gpu_the_cpu_arguments_come_last_and_the_cpu_environment_wins(
     assert command.env == {"A": "1", "B": "2"}
 
 
+def test_a_vllm_that_knows_how_lets_its_requests_end_when_it_is_stopped(tmp_path: Path) -> None:
+    (tmp_path / "lib" / "python3.12" / "site-packages" / "vllm-0.32.0.dist-info").mkdir(
+        parents=True
+    )
+    own = PROFILE.model_copy(update={"vllm_python": str(tmp_path / "bin" / "python")})
+    argv = command_of(own, has_gpu=True).argv
+    assert argv[argv.index("--shutdown-timeout") + 1] == "10"
+    longer = own.model_copy(update={"engine_args": ("--shutdown-timeout=90",)})
+    assert command_of(longer, has_gpu=True).argv[-1] == "--shutdown-timeout=90"
+    assert "--shutdown-timeout" not in command_of(longer, has_gpu=True).argv
+    assert "--shutdown-timeout" not in command_of(PROFILE, has_gpu=True).argv, "nothing is known"
+
+
 def test_a_model_that_is_made_here_lies_in_the_state_folder() -> None:
     made = PROFILE.model_copy(
         update={"prepare": "tiny-model", "model": "models/m", "prepare_args": ("--bits", "4")}

@@ -18,6 +18,7 @@ from ds4watch.fleet.life import (
     backoff_seconds,
     could_not_start,
     progressed,
+    stall_floor_seconds,
     started,
     still_ready,
 )
@@ -215,3 +216,12 @@ def test_ready_always_comes_straight_after_an_answered_canary(looks: list[Seen])
         before, life = life, advance(life, seen, LIMITS, float(at))
         if life.phase is WorkerPhase.READY and before.phase is not WorkerPhase.READY:
             assert seen.canary_ok
+
+
+@pytest.mark.parametrize(
+    ("interval", "timeout", "floor"), [(1.0, 5.0, 15.0), (15.0, 10.0, 40.0), (0.5, 120.0, 121.0)]
+)
+def test_what_scrapes_cannot_tell_yet_is_no_standstill(
+    interval: float, timeout: float, floor: float
+) -> None:
+    assert stall_floor_seconds(interval, timeout) == floor

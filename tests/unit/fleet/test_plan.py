@@ -59,4 +59,5 @@ def test_somebody_elses_worker_needs_no_interpreter() -> None:
 
 def test_our_secrets_stay_ours() -> None:
     environ = {"SLACK_TOKEN": "x", "MY_PASSWORD": "x", "HF_TOKEN": "h", "PATH": "/bin"}
+    environ |= {"VLLM_SERVER_DEV_MODE": "1", "PROMETHEUS_MULTIPROC_DIR": "/shared"}
     assert worker_environment(environ, {"A": "1"}) == {"HF_TOKEN": "h", "PATH": "/bin", "A": "1"}

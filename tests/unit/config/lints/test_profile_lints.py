@@ -10,11 +10,18 @@ from typing import Any
 import pytest
 import yaml
 
-from ds4watch.config.lints.fleet import room_fault
+from ds4watch.config.lints.fleet import Fleet, room_fault, sleep_fault
 from ds4watch.config.lints.geometry import ModelFacts, Quantized, Shape
 from ds4watch.config.lints.gpus import GpuFacts, default_max_num_seqs
 from ds4watch.config.loader import read_profile
-from ds4watch.config.settings import CostSettings, Price, Settings, WorkerSettings
+from ds4watch.config.profile import Profile
+from ds4watch.config.settings import (
+    CostSettings,
+    FleetSettings,
+    Price,
+    Settings,
+    WorkerSettings,
+)
 from tests.unit.config.lints.helpers import GOOD, changed, messages, printed, spoilt, with_args
 
 CASES = yaml.safe_load(
@@ -142,3 +149,32 @@ def test_workers_that_want_more_gpus_than_there_are_are_refused_with_both_number
 )
 def test_the_batch_that_vllm_takes_by_itself(kind: str, mib: int, seqs: int) -> None:
     assert default_max_num_seqs(mib * MIB, kind) == seqs
+
+
+@pytest.mark.parametrize(
+    ("host_gib", "min_hot", "gpus", "asleep"),
+    [(64, 1, 4, None), (33, 1, 4, "3 workers that may sleep keep 30.0 GiB"), (33, 2, 4, None),
+     (33, 1, 0, None)],
+)  # fmt: skip
+def test_the_weights_of_those_who_sleep_have_to_fit_into_the_hosts_memory(
+    host_gib: int, min_hot: int, gpus: int, asleep: str | None
+) -> None:
+    sleepy = Profile.model_validate(
+        {
+            "name": "s",
+            "model": "o/s",
+            "served_names": ["s"],
+            "sleep": True,
+            "geometry": {"weights_mib": 10 << 10},
+        }
+    )
+    settings = Settings(fleet=FleetSettings(sleep_after_seconds=60, min_hot=min_hot))
+    fleet = Fleet({"s": sleepy}, {}, settings)
+    here = GpuFacts(gpus, "H100", 80 << 30)
+    workers = (WorkerSettings(profile="s", count=4),)
+    fault = sleep_fault(workers, fleet, host_gib << 30, here)
+    assert (fault is None) == (asleep is None)
+    if fault is not None and asleep is not None:
+        assert fault[0].startswith(asleep)
+    never = Fleet({"s": sleepy}, {}, Settings())
+    assert sleep_fault(workers, never, 1, here) is None
