@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -69,12 +70,25 @@ class Runner:
         self._clock = clock
         self._wake = asyncio.Event()
         self._in_flight: dict[str, str] = {}
+        self._claimed: deque[ActionPlan] = deque()
+        self._serving = False
 
-    def submit(self, plans: Iterable[ActionPlan]) -> None:
-        """Take note of plans just committed and begin."""
+    @property
+    def is_free(self) -> bool:
+        """Whether a plan would be begun at once, so that it may be claimed as it is committed."""
+        return self._serving and not self._in_flight
+
+    def submit(self, plans: Iterable[ActionPlan], claimed: Collection[str] = ()) -> None:
+        """Take note of plans just committed and begin; `claimed`: ids of those that are ours.
+
+        They are begun before the loop turns to what is scheduled after this call.
+        """
         for plan in plans:
             self._in_flight[plan.id] = plan.target
-        self._wake.set()
+            if plan.id in claimed:
+                self._claimed.append(plan)
+        if self._in_flight:  # also those that could not be claimed before
+            self._wake.set()
 
     def in_flight(self, target: str) -> bool:
         """Return whether an action on `target` is planned or under way."""
@@ -97,6 +111,7 @@ class Runner:
 
     async def run(self) -> None:
         """Serve until cancelled."""
+        self._serving = True
         while True:
             try:
                 async with asyncio.timeout(_IDLE_SECONDS):
@@ -123,6 +138,8 @@ class Runner:
 
         A plan that a hold refused in the claim is never handed out, and must not count for ever.
         """
+        if self._claimed:
+            return self._claimed.popleft()
         submitted = tuple(self._in_flight)
         plan = await self._actions.claim_action(self._clock.now())
         if plan is None:

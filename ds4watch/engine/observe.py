@@ -27,6 +27,7 @@ from ds4watch.engine.signals import (
 from ds4watch.engine.stays import measured_prefill, startup_samples, stay_samples
 from ds4watch.engine.targets import Registry, departures, registry
 from ds4watch.fleet.prefill import PrefillRates
+from ds4watch.history.rows import SpoolBatch
 from ds4watch.model.errors import EdgeReason
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.scrape import ScrapeFailure, ScrapeResult, Target
@@ -60,6 +61,9 @@ class Observer:
         self._known = known
         self._prefill = PrefillRates()
         self._prefill_due = 0.0
+        self._is_told = False
+        self.batches: tuple[SpoolBatch, ...] = ()
+        """What gateways had spooled when the last wave began."""
 
     async def collect(self) -> Collected:
         """Scrape what is due, and read what the pages say."""
@@ -72,8 +76,8 @@ class Observer:
         )
         targets = self._sights.spare(self._registry.targets, parts.supervisor.in_doubt())
         began = self._clock.monotonic()
-        results, self._gpus = await asyncio.gather(
-            parts.scraper.wave(targets, self._clock.now()), parts.gpus.read()
+        results, self._gpus, self.batches = await asyncio.gather(
+            parts.scraper.wave(targets, self._clock.now()), parts.gpus.read(), parts.spools.read()
         )
         parts.telemetry.process.wave_seconds.observe(self._clock.monotonic() - began)
         parts.telemetry.process.scrapes.inc(len(results))
@@ -126,11 +130,16 @@ class Observer:
                 self._parts.live.remove_target(name, now)
             self._known.unclaimed = frozenset()
 
-    def publish(self, collected: Collected, now: UnixSeconds) -> ScrapeResult:
-        """Give the wave to the gateways, to the rules, to /metrics; return our own as a scrape."""
+    def see(self, collected: Collected, now: UnixSeconds) -> ScrapeResult:
+        """Give the wave to the rules; return our own samples as a scrape.
+
+        Gateways are told at once of workers that stand otherwise now; `show` tells of loads.
+        """
         parts, known = self._parts, self._known
         known.fleet = FleetSnapshot(now, parts.supervisor.views())
-        parts.board.publish_fleet(known.fleet)
+        self._is_told = parts.board.is_news(known.fleet)
+        if self._is_told:
+            parts.board.publish_fleet(known.fleet)
         known.per_hour = per_hour(known.fleet.workers, self._settings.prices, now)
         mine = self._own_samples(now)
         known.samples = LazySamples(collected.samples.rows, mine)
@@ -141,8 +150,14 @@ class Observer:
         values = np.array([sample.value for sample in kept], dtype=np.float64)
         own = ScrapeResult(SELF, now, self._own.id, values)
         parts.live.append([*collected.results, own], parts.samples.schema)
-        parts.telemetry.signals.publish(known.samples)
         return own
+
+    def show(self) -> None:
+        """Let gateways and /metrics know what was seen; what is decided on it waits for neither."""
+        parts, known = self._parts, self._known
+        if not self._is_told:
+            parts.board.publish_fleet(known.fleet)
+        parts.telemetry.signals.publish(known.samples)
 
     def _own_samples(self, now: UnixSeconds) -> list[Sample]:
         known, parts = self._known, self._parts

@@ -5,17 +5,30 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from ds4watch.history.rows import SpoolBatch
+from ds4watch.model.errors import EdgeError
 from ds4watch.model.usage import RequestRecord
 
 log = logging.getLogger(__name__)
 
+_SUFFIX = ".jsonl"
 MAX_READ_BYTES = 4 << 20
 """A file at most so much in one tick; what is left waits in the file for the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is in the folder: files that began anew, that are done with, and what is new in all."""
+
+    shrunk: tuple[str, ...]
+    booked_whole: tuple[str, ...]
+    batches: tuple[SpoolBatch, ...]
 
 
 class SpoolMarks(Protocol):
@@ -35,15 +48,28 @@ class Spools:
         self._offsets = dict(offsets)
 
     async def read(self) -> tuple[SpoolBatch, ...]:
-        """Return what is to be booked, and remove files that are booked and left behind."""
-        for name in await asyncio.to_thread(shrunk, self._folder, self._offsets):
+        """Return what is to be booked, and remove files that are booked and left behind.
+
+        Without the store that such a file is forgotten in, nothing is returned, and a line says so.
+        """
+        look = await asyncio.to_thread(look_at, self._folder, dict(self._offsets))
+        if not look.shrunk and not look.booked_whole:
+            return look.batches
+        try:
+            await self._tidy(look)
+        except EdgeError as error:
+            log.warning("spools are not read: %s", error)
+            return ()
+        return await asyncio.to_thread(read_spools, self._folder, dict(self._offsets))
+
+    async def _tidy(self, look: Look) -> None:
+        for name in look.shrunk:
             log.warning("the spool %s began anew", name)
             await self._forget(name)
-        for name in await asyncio.to_thread(booked_whole, self._folder, self._offsets):
+        for name in look.booked_whole:
             # In this order: a file that is gone is not booked again, a file that is forgotten is.
             await asyncio.to_thread(remove, self._folder, name)
             await self._forget(name)
-        return await asyncio.to_thread(read_spools, self._folder, dict(self._offsets))
 
     def booked(
         self, batches: Iterable[SpoolBatch], refused: Mapping[str, int]
@@ -61,15 +87,43 @@ class Spools:
         self._offsets.pop(name, None)
 
 
+def look_at(folder: Path, offsets: Mapping[str, int]) -> Look:
+    """Look through the folder once."""
+    sizes = sizes_in(folder)
+    return Look(
+        shrunk(sizes, offsets), booked_whole(sizes, offsets), _read_spools(folder, sizes, offsets)
+    )
+
+
+def sizes_in(folder: Path) -> dict[str, int]:
+    """Return the bytes of each spool file, by its name less `.jsonl`."""
+    try:
+        with os.scandir(folder) as found:
+            files = [it for it in found if it.name.endswith(_SUFFIX)]
+            return {it.name.removesuffix(_SUFFIX): it.stat().st_size for it in files}
+    except FileNotFoundError:
+        return {}
+
+
 def read_spools(folder: Path, offsets: Mapping[str, int]) -> tuple[SpoolBatch, ...]:
     """Read what was appended to each `<gateway>.jsonl` since `offsets`.
 
     A line that cannot be read is skipped and logged. What cannot be read at all is told and left.
     """
+    return _read_spools(folder, sizes_in(folder), offsets)
+
+
+def _read_spools(
+    folder: Path, sizes: Mapping[str, int], offsets: Mapping[str, int]
+) -> tuple[SpoolBatch, ...]:
     batches = []
-    for path in sorted(folder.glob("*.jsonl")):
+    for name in sorted(sizes):
+        offset = offsets.get(name, 0)
+        if sizes[name] <= offset:
+            continue
+        path = folder / f"{name}{_SUFFIX}"
         try:
-            batch = _read(path, offsets.get(path.stem, 0))
+            batch = _read(path, offset)
         except OSError as error:
             log.warning("%s cannot be read: %s", path, error)
             continue
@@ -78,44 +132,35 @@ def read_spools(folder: Path, offsets: Mapping[str, int]) -> tuple[SpoolBatch, .
     return tuple(batches)
 
 
-def shrunk(folder: Path, offsets: Mapping[str, int]) -> tuple[str, ...]:
+def shrunk(sizes: Mapping[str, int], offsets: Mapping[str, int]) -> tuple[str, ...]:
     """Return the gateways whose spool is shorter than what was read of it: it began anew."""
-    return tuple(
-        path.stem
-        for path in sorted(folder.glob("*.jsonl"))
-        if path.stat().st_size < offsets.get(path.stem, 0)
-    )
+    return tuple(name for name in sorted(sizes) if sizes[name] < offsets.get(name, 0))
 
 
-def booked_whole(folder: Path, offsets: Mapping[str, int]) -> tuple[str, ...]:
+def booked_whole(sizes: Mapping[str, int], offsets: Mapping[str, int]) -> tuple[str, ...]:
     """Return the files (names less `.jsonl`) that a gateway has left behind and that are booked.
 
     The newest file of a gateway is still written to.
     """
-    files: dict[str, list[Path]] = {}
-    for path in sorted(folder.glob("*.jsonl"), key=_age):
-        files.setdefault(path.name.partition(".")[0], []).append(path)
+    files: dict[str, list[str]] = {}
+    for name in sorted(sizes, key=_age):
+        files.setdefault(name.partition(".")[0], []).append(name)
     return tuple(
-        path.stem
-        for older in files.values()
-        for path in older[:-1]
-        if offsets.get(path.stem) == path.stat().st_size
+        name for older in files.values() for name in older[:-1] if offsets.get(name) == sizes[name]
     )
 
 
 def remove(folder: Path, name: str) -> None:
     """Remove a spool file."""
-    (folder / f"{name}.jsonl").unlink(missing_ok=True)
+    (folder / f"{name}{_SUFFIX}").unlink(missing_ok=True)
 
 
-def _age(path: Path) -> tuple[int, str]:
-    """Order `g0.jsonl` before `g0.000001.jsonl`."""
-    return len(path.name), path.name
+def _age(name: str) -> tuple[int, str]:
+    """Order `g0` before `g0.000001`."""
+    return len(name), name
 
 
 def _read(path: Path, offset: int) -> SpoolBatch | None:
-    if path.stat().st_size <= offset:
-        return None
     with path.open("rb") as stream:
         stream.seek(offset)
         block = stream.read(MAX_READ_BYTES)

@@ -1,4 +1,4 @@
-"""One evaluation: collect → append and publish → evaluate → step → decide → commit."""
+"""One evaluation: collect → evaluate → step → decide → commit → act; then show and store."""
 
 from __future__ import annotations
 
@@ -110,28 +110,36 @@ class Engine:
             log.info("%s (%.0f ms)", told, took * 1000)
 
     async def tick(self) -> str:
-        """Look, evaluate, decide, commit; return what changed in one sentence, empty if nothing."""
+        """Look, evaluate, decide, commit, act; return what changed in a sentence, empty if nothing.
+
+        Whatever no decision rests on comes after the deed.
+        """
         collected = await self._observer.collect()
-        batches = await self._parts.spools.read()
-        self._parts.supervisor.note_served(
-            (record.worker, record.ended_at)
-            for batch in batches
-            for record in batch.records
-            if record.outcome is RequestOutcome.OK
-        )
-        for batch in batches:
-            self._parts.tallies.note(batch.records)
+        batches = self._observer.batches
         now = self._clock.now()
-        scraped = [*collected.results, self._observer.publish(collected, now)]
-        known, board = self.known, self._parts.board
-        await self._parts.pool.step(known.fleet, known.holds, board.gateways())
+        scraped = [*collected.results, self._observer.see(collected, now)]
         try:
             turn = self._evaluate(now)
             scraped += self._pages.scrapes(turn.written, now)
             return await self._conclude(turn, batches, now)
         finally:
             # Without decisions too: while the state cannot be written, samples are kept or counted.
+            self._observer.show()
+            self._note_served(batches)
             await self._parts.samples.append(scraped)
+            await self._step_pool()
+
+    def _note_served(self, batches: Sequence[SpoolBatch]) -> None:
+        self._parts.supervisor.note_served(
+            (record.worker, record.ended_at)
+            for batch in batches
+            for record in batch.records
+            if record.outcome is RequestOutcome.OK
+        )
+
+    async def _step_pool(self) -> None:
+        known = self.known
+        await self._parts.pool.step(known.fleet, known.holds, self._parts.board.gateways())
 
     def _evaluate(self, now: UnixSeconds) -> Round:
         parts, alerts = self._parts, self.known.alerts
@@ -152,14 +160,19 @@ class Engine:
             messages=telling.messages,
         )
         committed = await self._parts.state.commit_tick(commit)
+        fresh = [plan for plan in plans if plan.id not in committed.duplicate_plans]
+        await self._act([plan for plan in fresh if not plan.dry_run], committed.claimed_plans)
         self._settle(commit, turn, ladder, dict(committed.refused_spools))
         self._book(charged, batches, now, carried=commit.carry is not None)
-        fresh = [plan for plan in plans if plan.id not in committed.duplicate_plans]
-        self._parts.runner.submit([plan for plan in fresh if not plan.dry_run])
         await self._look_back(fresh, turn, now)
         if telling.messages:
             self._parts.dispatcher.wake()
         return sentence(turn, fresh, refusals)
+
+    async def _act(self, plans: Sequence[ActionPlan], claimed: Sequence[str]) -> None:
+        self._parts.runner.submit(plans, claimed)
+        if plans:
+            await asyncio.sleep(0)  # the runner's turn: it comes back once the gateways are told
 
     async def _look_back(self, plans: Sequence[ActionPlan], turn: Round, now: UnixSeconds) -> None:
         """Note what is to be looked at later, and tell of what had time to take effect."""
@@ -222,6 +235,7 @@ class Engine:
             alerts=turn.alerts,
             transitions=turn.transitions,
             plans=tuple(plans),
+            claims=self._parts.runner.is_free,
             refusals=tuple(refusals),
             spools=batches,
             costs=tuple(
@@ -255,6 +269,8 @@ class Engine:
             row.nanos for row in commit.costs if row.hour_at >= today_at
         )
         known.charged_until = {worker.id: commit.at for worker in known.fleet.workers}
+        for batch in commit.spools:
+            self._parts.tallies.note(batch.records)
         known.totals.add(self._parts.spools.booked(commit.spools, refused))
 
     def _book(

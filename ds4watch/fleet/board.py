@@ -106,6 +106,10 @@ class BoardPublisher:
             await asyncio.wait(self._serving, timeout=_CLOSE_SECONDS)
         self._socket.unlink(missing_ok=True)
 
+    def is_news(self, fleet: FleetSnapshot) -> bool:
+        """Return whether a worker stands otherwise than published, loads aside."""
+        return _standing(fleet) != _standing(self.board.fleet)
+
     def publish_fleet(self, fleet: FleetSnapshot, keys: tuple[ApiKey, ...] = ()) -> None:
         """Publish a new snapshot of the fleet under the policy in force."""
         self._publish(replace(self.board, fleet=fleet, keys=keys))
@@ -143,20 +147,20 @@ class BoardPublisher:
 
     def _publish(self, board: Board) -> None:
         before, self.board = self.board, replace(board, version=self.board.version + 1)
-        document = self.board.as_json()
+        document = json.dumps(self.board.as_json(), separators=(",", ":"))
         # Loads change each second and mean nothing to a gateway that starts later.
         if not self._written or _lasting(before) != _lasting(self.board):
             self._written = self._write(document)
-        line = _line({"type": "board", "board": document})
+        line = f'{{"type":"board","board":{document}}}\n'.encode()
         for link in list(self._links.values()):
             link.send(line)
 
-    def _write(self, document: Mapping[str, Any]) -> bool:
+    def _write(self, document: str) -> bool:
         temporary = self._path.with_suffix(".new")
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                json.dump(document, stream, separators=(",", ":"))
+                stream.write(document)
             temporary.replace(self._path)
         except OSError as error:
             log.error("the board file %s cannot be written: %s", self._path, error)  # noqa: TRY400 - one line, the reason says it all
@@ -218,8 +222,11 @@ class BoardPublisher:
 
 def _lasting(board: Board) -> tuple[object, ...]:
     """Return what of a board is worth a write: all but loads and versions."""
-    workers = tuple(replace(worker, load=_NO_LOAD) for worker in board.fleet.workers)
-    return workers, board.policy, board.keys
+    return _standing(board.fleet), board.policy, board.keys
+
+
+def _standing(fleet: FleetSnapshot) -> tuple[WorkerView, ...]:
+    return tuple(replace(worker, load=_NO_LOAD) for worker in fleet.workers)
 
 
 def _heard(view: GatewayView, message: Mapping[str, Any]) -> GatewayView:

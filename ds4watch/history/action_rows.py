@@ -64,19 +64,25 @@ def claim(connection: Connection, at: UnixSeconds) -> ActionPlan | None:
     )
     for row in connection.execute(query).all():
         plan = _plan(row)
-        hold = _hold_on(connection, plan.target, at)
-        status = ActionStatus.RUNNING if hold is None else ActionStatus.FAILED
-        taken = connection.execute(
-            update(actions)
-            .where(actions.c.id == plan.id, actions.c.status == ActionStatus.PLANNED.value)
-            .values(status=status.value, started_at=at)
-        )
-        if not taken.rowcount:
-            continue
-        if hold is None:
+        if claim_plan(connection, plan, at):
             return plan
-        _refuse(connection, plan, hold, at)
     return None
+
+
+def claim_plan(connection: Connection, plan: ActionPlan, at: UnixSeconds) -> bool:
+    """Take a planned action as running; return whether it is ours. Under a hold it ends here."""
+    hold = _hold_on(connection, plan.target, at)
+    status = ActionStatus.RUNNING if hold is None else ActionStatus.FAILED
+    taken = connection.execute(
+        update(actions)
+        .where(actions.c.id == plan.id, actions.c.status == ActionStatus.PLANNED.value)
+        .values(status=status.value, started_at=at)
+    )
+    if not taken.rowcount:
+        return False
+    if hold is not None:
+        _refuse(connection, plan, hold, at)
+    return hold is None
 
 
 def finish(connection: Connection, outcome: Outcome, policy: Mapping[str, Any] | None) -> bool:

@@ -14,6 +14,8 @@ from ds4watch.model.alert import AlertPhase, AlertState, Tier, Transition
 from ds4watch.model.series import labels_of
 
 AlertKey = tuple[str, str]
+_INSERT_EVENT = insert(alert_events)
+_INSERT_MESSAGE = insert(outbox)
 _MESSAGES = UUID("a3c0f5f2-6d0e-4b5e-9a55-2f6c1d7e8b90")
 """The name space of messages' ids; never to be changed."""
 
@@ -45,13 +47,13 @@ def save_alerts(
 def insert_events(connection: Connection, transitions: Iterable[Transition]) -> None:
     """Write transitions."""
     for transition in transitions:
-        connection.execute(insert(alert_events).values(**_event(transition)))
+        connection.execute(_INSERT_EVENT, _event(transition))
 
 
 def insert_messages(connection: Connection, messages: Iterable[Transition]) -> None:
     """Write into the outbox what people are told."""
     for transition in messages:
-        connection.execute(insert(outbox).values(**_message(transition)))
+        connection.execute(_INSERT_MESSAGE, _message(transition))
 
 
 def transition_document(transition: Transition) -> dict[str, Any]:

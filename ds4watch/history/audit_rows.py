@@ -14,21 +14,21 @@ from ds4watch.model.alert import AlertPhase, Transition
 from ds4watch.model.ports import UnixSeconds
 
 MOST_ENTRIES = 1000
+_INSERT = insert(audit)
 
 
 def insert_audit(connection: Connection, entries: Iterable[AuditEntry]) -> None:
     """Write audit rows, in order."""
     for entry in entries:
-        connection.execute(
-            insert(audit).values(
-                at=entry.at,
-                kind=entry.kind.value,
-                subject=entry.subject,
-                who=entry.who,
-                summary=entry.summary,
-                detail=dict(entry.detail),
-            )
-        )
+        row = {
+            "at": entry.at,
+            "kind": entry.kind.value,
+            "subject": entry.subject,
+            "who": entry.who,
+            "summary": entry.summary,
+            "detail": dict(entry.detail),
+        }
+        connection.execute(_INSERT, row)
 
 
 def read_audit(

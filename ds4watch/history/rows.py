@@ -71,6 +71,7 @@ class TickCommit:
     alerts: every alert there is now; those stored before and not among them are deleted. None
         leaves the stored ones as they are.
     messages: what people are told, by way of the outbox.
+    claims: whether the plans are begun as soon as this is stored, and so are claimed with it.
     carry: what cost accounting takes over to the next tick, opaque here. None: unchanged.
     """
 
@@ -84,16 +85,19 @@ class TickCommit:
     costs: tuple[CostRow, ...] = ()
     workers: tuple[WorkerView, ...] = ()
     carry: Mapping[str, Any] | None = None
+    claims: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What of a tick was not stored, because it was there before.
+    """What became of a tick's plans, and what was not stored, because it was there before.
 
-    spools: gateways whose batch did not begin at the stored offset, with that offset.
+    claimed_plans: ids of the plans that are ours to carry out now.
+    refused_spools: gateways whose batch did not begin at the stored offset, with that offset.
     """
 
     duplicate_plans: tuple[str, ...] = ()
+    claimed_plans: tuple[str, ...] = ()
     refused_spools: tuple[tuple[str, int], ...] = ()
 
 

@@ -110,6 +110,11 @@ def store_tick(connection: Connection, commit: TickCommit) -> Committed:
     alert_rows.insert_messages(connection, commit.messages)
     audit_rows.insert_audit(connection, map(audit_rows.of_transition, commit.transitions))
     duplicates = [plan.id for plan in commit.plans if not action_rows.insert_plan(connection, plan)]
+    claimed = [
+        plan.id
+        for plan in (commit.plans if commit.claims else ())
+        if plan.id not in duplicates and action_rows.claim_plan(connection, plan, commit.at)
+    ]
     audit_rows.insert_audit(connection, map(audit_rows.of_refusal, commit.refusals))
     refused = []
     for batch in commit.spools:
@@ -126,7 +131,7 @@ def store_tick(connection: Connection, commit: TickCommit) -> Committed:
     meta_rows.set_meta(connection, meta_rows.LAST_TICK_AT, commit.at)
     if commit.carry is not None:
         meta_rows.set_meta(connection, meta_rows.CARRY, dict(commit.carry))
-    return Committed(tuple(duplicates), tuple(refused))
+    return Committed(tuple(duplicates), tuple(claimed), tuple(refused))
 
 
 def _by_key(alerts: Sequence[AlertState]) -> dict[AlertKey, AlertState]:

@@ -18,6 +18,10 @@ PATIENCE_SECONDS = 0.25
 class Reader(Protocol):
     """What is asked; it may block."""
 
+    def known(self) -> GpuReport | None:
+        """Return what is told without asking, which never blocks; None: it takes a `read`."""
+        ...
+
     def read(self) -> GpuReport:
         """Return what there is now."""
         ...
@@ -43,10 +47,14 @@ class GpuWatch:
     async def read(self) -> GpuReport:
         """Return a report within the patience: of now, or of a call that was late the last time.
 
-        A call that was late is not waited for again, only looked at.
+        A call that was late is not waited for again, only looked at. Where there is no driver, no
+        thread is begun.
         """
         late = self._take()
         if self._call is None:
+            known = self._reader.known()
+            if known is not None:
+                return self._tell(known)
             self._call = self._begin()
             await asyncio.wait({asyncio.wrap_future(self._call)}, timeout=self._patience_seconds)
         return self._tell(self._take() or late or GpuReport(why_not=LATE))

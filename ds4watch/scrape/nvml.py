@@ -81,6 +81,12 @@ class GpuReader:
         self._trouble = ""
         self._look_again_at = float("-inf")
 
+    def known(self) -> GpuReport | None:
+        """Return why there is nothing to read, while NVML is left alone; else None."""
+        if self._open or not self._trouble or self._clock.monotonic() >= self._look_again_at:
+            return None
+        return GpuReport(why_not=self._trouble)
+
     def read(self) -> GpuReport:
         """Return a reading of each GPU and each MIG instance. Raises nothing that NVML says."""
         now = self._clock.monotonic()

@@ -110,6 +110,24 @@ async def test_without_an_answer_its_effect_is_unknown_and_not_called_applied() 
     assert outcome.status is ActionStatus.UNKNOWN
 
 
+async def test_a_plan_that_was_claimed_as_it_was_committed_is_begun_in_the_very_next_turn() -> None:
+    log, board = Log(), Board(obeys=True)
+    runner = runner_of(log, board)
+    assert not runner.is_free  # nobody serves yet: a plan has to wait, unclaimed
+    task = asyncio.create_task(runner.run())
+    await asyncio.sleep(0)
+    assert runner.is_free
+    runner.submit([PLAN], [PLAN.id])
+    assert not runner.is_free
+    await asyncio.sleep(0)
+    assert board.current.version == 1
+    async with asyncio.timeout(5):
+        await log.empty.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert [outcome.status for outcome in log.outcomes] == [ActionStatus.APPLIED]
+
+
 async def test_a_plan_that_a_hold_took_away_does_not_block_the_next() -> None:
     log = Log()
     runner = runner_of(log, Board(obeys=True))

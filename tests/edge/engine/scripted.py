@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -143,8 +143,10 @@ class Later:
 
     in_flight: Callable[[str], bool]
     plans: list[ActionPlan]
+    is_free = True
 
-    def submit(self, plans: Iterable[ActionPlan]) -> None:
+    def submit(self, plans: Iterable[ActionPlan], claimed: Collection[str]) -> None:
+        assert {plan.id for plan in plans} == set(claimed)
         self.plans += plans
 
     def wake(self) -> None: ...
@@ -299,10 +301,11 @@ class Daemon:
         self.stepping.idle.clear()
         self.dispatcher.wake()
         await self.stepping.idle.wait()
-        self.actions.idle.clear()
-        self.runner.submit(self.plans)
-        self.plans.clear()
-        await self.actions.idle.wait()
+        if self.plans:
+            self.actions.idle.clear()
+            self.runner.submit(self.plans, [plan.id for plan in self.plans])
+            self.plans.clear()
+            await self.actions.idle.wait()
 
 
 async def prepare(state_dir: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ds4watch.engine.spool import booked_whole, read_spools, remove, shrunk
+from ds4watch.engine.spool import booked_whole, read_spools, remove, shrunk, sizes_in
 from ds4watch.history.rows import SpoolBatch
 from tests.unit.engine.test_signals import RECORD
 
@@ -48,18 +48,18 @@ def test_a_spoiled_line_is_told_and_costs_only_itself(
 def test_a_file_begun_anew_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "g0.jsonl").write_text(line(1))
     assert read_spools(tmp_path, {"g0": 10_000}) == ()
-    assert shrunk(tmp_path, {"g0": 10_000}) == ("g0",)
+    assert shrunk(sizes_in(tmp_path), {"g0": 10_000}) == ("g0",)
 
 
 def test_only_files_that_are_left_behind_and_booked_whole_are_removed(tmp_path: Path) -> None:
     for name in ("g0", "g0.000001", "g0.000002", "g1"):
         (tmp_path / f"{name}.jsonl").write_text(line(1))
     read = offsets(read_spools(tmp_path, {}))
-    assert booked_whole(tmp_path, {}) == ()
-    assert booked_whole(tmp_path, read) == ("g0", "g0.000001")
-    assert booked_whole(tmp_path, read | {"g0": 3}) == ("g0.000001",)
+    assert booked_whole(sizes_in(tmp_path), {}) == ()
+    assert booked_whole(sizes_in(tmp_path), read) == ("g0", "g0.000001")
+    assert booked_whole(sizes_in(tmp_path), read | {"g0": 3}) == ("g0.000001",)
     remove(tmp_path, "g0")
-    assert booked_whole(tmp_path, read) == ("g0.000001",)
+    assert booked_whole(sizes_in(tmp_path), read) == ("g0.000001",)
 
 
 def test_each_gateway_has_an_offset_of_its_own(tmp_path: Path) -> None:

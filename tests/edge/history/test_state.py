@@ -267,6 +267,26 @@ async def test_two_claimants_never_get_the_same_action(store: StateStore, base: 
     await other.close()
 
 
+async def test_what_a_tick_claims_with_its_plans_nobody_else_gets(store: StateStore) -> None:
+    dry = replace(PLAN, id="dry", dry_run=True)
+    committed = await store.commit_tick(TickCommit(at=NOW, plans=(PLAN, dry), claims=True))
+    assert committed == Committed(claimed_plans=(PLAN.id,))
+    assert await store.claim_action(NOW + 1) is None
+    (record,) = (await store.load(NOW)).actions
+    assert (record.status, record.started_at) == (ActionStatus.RUNNING, NOW)
+    again = await store.commit_tick(TickCommit(at=NOW + 1, plans=(PLAN,), claims=True))
+    assert again == Committed(duplicate_plans=(PLAN.id,))
+    assert await store.finish_action(applied(PLAN))
+
+
+async def test_a_tick_claims_nothing_that_a_person_holds(store: StateStore) -> None:
+    await store.place_hold(Hold("pool", NOW + 60, "ann", "a demo", NOW))
+    assert await store.commit_tick(TickCommit(at=NOW, plans=(PLAN,), claims=True)) == Committed()
+    assert [record.status for record in await store.actions()] == [ActionStatus.FAILED]
+    (refusal,) = await store.audit(10, kind=AuditKind.REFUSAL)
+    assert refusal.summary == "refused set_level on pool: hold: held by ann: a demo"
+
+
 async def test_an_action_is_finished_audited_and_undone(store: StateStore) -> None:
     await store.commit_tick(TickCommit(at=NOW, plans=(PLAN,)))
     assert await store.finish_action(applied(PLAN)) is False

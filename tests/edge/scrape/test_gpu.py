@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from ds4watch.scrape.gpu import (
     GpuReport,
 )
 from ds4watch.scrape.gpu_probe import gpu_start_fault
+from ds4watch.scrape.gpu_watch import GpuWatch
 from ds4watch.scrape.nvml import LOOK_AGAIN_SECONDS, GpuReader
 from tests.edge.clock import SystemClock
 from tests.edge.scrape.nvml import fake_nvml
@@ -311,6 +313,36 @@ def test_a_host_without_a_driver_has_no_readings_and_says_why() -> None:
         pytest.skip("this host has an NVIDIA driver")
     assert report == GpuReport(why_not=NO_DRIVER)
     assert not report.has_gpu
+    assert reader.known() == report
+
+
+class Absent:
+    """A reader on a host without a driver; notes in which thread it was asked."""
+
+    def __init__(self) -> None:
+        self.asked_in: list[str] = []
+        self.left_alone = False
+
+    def known(self) -> GpuReport | None:
+        return GpuReport(why_not=NO_DRIVER) if self.left_alone else None
+
+    def read(self) -> GpuReport:
+        self.asked_in.append(threading.current_thread().name)
+        return GpuReport(why_not=NO_DRIVER)
+
+    def close(self) -> None: ...
+
+
+async def test_without_a_driver_a_thread_asks_for_it_now_and_then_and_not_at_every_tick() -> None:
+    reader = Absent()
+    watch = GpuWatch(reader, patience_seconds=5.0)
+    first = await watch.read()
+    reader.left_alone = True
+    assert [await watch.read() for _ in range(3)] == [first] * 3
+    assert reader.asked_in == ["nvml"]
+    reader.left_alone = False
+    assert await watch.read() == first
+    assert reader.asked_in == ["nvml", "nvml"]
 
 
 def test_real_gpus_are_read_where_there_are_some() -> None:
