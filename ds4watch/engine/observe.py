@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -144,8 +145,8 @@ class Observer:
         mine = self._own_samples(now)
         known.samples = LazySamples(collected.samples.rows, mine)
         kept = [*mine, *parts.telemetry.process.samples()]
-        series = tuple(SeriesKey(it.name, it.labels) for it in kept)
-        if series != self._own.series:  # numbering takes a digest of them all
+        if not _are_of(kept, self._own):  # numbering takes a digest of them all
+            series = tuple(SeriesKey(it.name, it.labels) for it in kept)
             self._own = parts.samples.intern(series)
         values = np.array([sample.value for sample in kept], dtype=np.float64)
         own = ScrapeResult(SELF, now, self._own.id, values)
@@ -185,3 +186,10 @@ class Observer:
             Sample(_DROPPED, (("reason", "late"),), float(parts.live.out_of_order)),
             Sample(_DROPPED, (("reason", "memory"),), float(parts.live.dropped_columns)),
         ]
+
+
+def _are_of(samples: Sequence[Sample], schema: Schema) -> bool:
+    return len(samples) == len(schema.series) and all(
+        it.name == key.name and it.labels == key.labels
+        for it, key in zip(samples, schema.series, strict=True)
+    )

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from ds4watch.cost.book import CostBook
 from ds4watch.history.rows import RequestTotals as StoredTotals
@@ -14,7 +15,7 @@ from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
 from ds4watch.model.money import NANOS_PER_UNIT, Nanos
 from ds4watch.model.ports import UnixSeconds
-from ds4watch.model.series import Sample, labels_of
+from ds4watch.model.series import Labels, Sample, labels_of
 from ds4watch.model.service_policy import ServicePolicy
 from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason
 from ds4watch.model.worker import WorkerPhase, WorkerView
@@ -109,14 +110,18 @@ def midnight(at: UnixSeconds) -> UnixSeconds:
 def worker_state_samples(workers: Sequence[WorkerView]) -> list[Sample]:
     """Return 1 for the phase that each worker is in and 0 for the others."""
     return [
-        Sample(
-            "ds4_worker_state",
-            labels_of({"worker": worker.id, "profile": worker.profile, "state": phase.value}),
-            1.0 if worker.phase is phase else 0.0,
-        )
+        Sample("ds4_worker_state", labels, 1.0 if worker.phase is phase else 0.0)
         for worker in workers
-        for phase in WorkerPhase
+        for phase, labels in _state_labels(worker.id, worker.profile)
     ]
+
+
+@lru_cache(maxsize=4096)
+def _state_labels(worker: str, profile: str) -> tuple[tuple[WorkerPhase, Labels], ...]:
+    return tuple(
+        (phase, labels_of({"worker": worker, "profile": profile, "state": phase.value}))
+        for phase in WorkerPhase
+    )
 
 
 def failure_samples(workers: Sequence[WorkerView]) -> list[Sample]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -67,6 +68,9 @@ class _Watched:
     own: Source
 
 
+_Scrape = tuple[_Watched, ScrapeResult]
+
+
 class LiveBuffer:
     """The recent past of the series that rules read, of `ds4_*` and of `up`.
 
@@ -109,7 +113,9 @@ class LiveBuffer:
 
     def append(self, results: Sequence[ScrapeResult], schema_of: SchemaOf) -> None:
         """Take in scrapes, failed ones included."""
-        waves: dict[tuple[str, int], list[tuple[_Watched, ScrapeResult]]] = {}
+        waves: dict[tuple[str, int], list[_Scrape]] = {}
+        own: dict[tuple[str, int], list[_Scrape]] = {}
+        times: Counter[str] = Counter()
         for result in results:
             watched = self._watch(result.target, result.at)
             if result.at <= watched.page.newest_at:
@@ -117,15 +123,19 @@ class LiveBuffer:
                 continue
             watched.page.newest_at = watched.own.newest_at = result.at
             self._newest_at = max(self._newest_at, result.at)
-            if result.blind:
-                self._blind(watched, result)
-            elif result.failure is None:
+            # All at once for the same targets each time, and of one target only the next.
+            name = result.target.name
+            own.setdefault((watched.own.group, times[name]), []).append((watched, result))
+            times[name] += 1
+            if result.blind or result.failure is not None:
+                self._fail(watched, result.at)
+            else:
                 key = (watched.page.group, result.schema_id)
                 waves.setdefault(key, []).append((watched, result))
-            else:
-                self._fail(watched, result.at, result.took_seconds)
         for (group, schema_id), wave in waves.items():
             self._append_good(group, schema_id, wave, schema_of)
+        for (group, _), wave in own.items():
+            self._append_own(group, wave)
         self._keep_budget()
 
     def remove_target(self, name: str, at: UnixSeconds) -> None:
@@ -244,7 +254,9 @@ class LiveBuffer:
             self._fill_source(watched.own, ("own", group), own)
             watched.page.newest_at = float(page.times[-1])
         for one in failed:
-            self._fail(watched, one.at, one.took_seconds)
+            self._fail(watched, one.at)
+            values = np.array([(0.0, one.took_seconds, 0.0)])
+            self._put_own(watched.own.group, [watched.own], np.array([one.at]), values)
             watched.page.newest_at = one.at
         watched.own.newest_at = watched.page.newest_at
         self._newest_at = max(self._newest_at, watched.page.newest_at)
@@ -296,7 +308,7 @@ class LiveBuffer:
         self,
         group: str,
         schema_id: int,
-        wave: Sequence[tuple[_Watched, ScrapeResult]],
+        wave: Sequence[_Scrape],
         schema_of: SchemaOf,
     ) -> None:
         results = [result for _, result in wave]
@@ -306,22 +318,17 @@ class LiveBuffer:
             self._layouts[key] = self._layout_of_page(schema_of(schema_id).series, group)
         values = np.stack([result.values for result in results])
         self._put(key, [watched.page for watched, _ in wave], at, values)
-        own = np.array([(1.0, it.took_seconds, float(_scraped(it))) for it in results])
-        self._put_own(group, [watched.own for watched, _ in wave], at, own)
 
-    def _blind(self, watched: _Watched, result: ScrapeResult) -> None:
-        """Take a page that says nothing of the engine for a failed one, but for `up`."""
-        for shelf, number in watched.page.numbers.items():
-            self._shelves.pool(shelf).fail(number, result.at)
-        own = np.array([(1.0, result.took_seconds, float(_scraped(result)))])
-        at = np.array([result.at], dtype=np.float64)
-        self._put_own(watched.own.group, [watched.own], at, own)
+    def _append_own(self, group: str, wave: Sequence[_Scrape]) -> None:
+        results = [result for _, result in wave]
+        at = np.array([result.at for result in results], dtype=np.float64)
+        values = np.array([_of_scrape(result) for result in results])
+        self._put_own(group, [watched.own for watched, _ in wave], at, values)
 
-    def _fail(self, watched: _Watched, at: UnixSeconds, took_seconds: float) -> None:
+    def _fail(self, watched: _Watched, at: UnixSeconds) -> None:
+        """Note that a page was not got, or says nothing of the engine."""
         for shelf, number in watched.page.numbers.items():
             self._shelves.pool(shelf).fail(number, at)
-        own = np.array([(0.0, took_seconds, 0.0)])
-        self._put_own(watched.own.group, [watched.own], np.array([at], dtype=np.float64), own)
 
     def _end(self, watched: _Watched, at: UnixSeconds) -> None:
         at = max(at, math.nextafter(watched.page.newest_at, math.inf))
@@ -402,5 +409,9 @@ class LiveBuffer:
         self.dropped_columns += columns
 
 
-def _scraped(result: ScrapeResult) -> int:
-    return len(result.values) if result.page_samples is None else result.page_samples
+def _of_scrape(result: ScrapeResult) -> tuple[float, float, float]:
+    """Return what we say about a scrape: SCRAPE_SERIES."""
+    if result.failure is not None:
+        return 0.0, result.took_seconds, 0.0
+    page = len(result.values) if result.page_samples is None else result.page_samples
+    return 1.0, result.took_seconds, float(page)

@@ -53,6 +53,7 @@ class Scraper:
         self._groups: dict[str, Group] = {}
         self._targets: tuple[Target, ...] = ()
         self._watched: dict[str, Watched] = {}
+        self._places: dict[str, int] = {}
         self._waiting: deque[tuple[Watched, float]] = deque()
         self._running = 0
         self._finished: list[ScrapeResult] = []
@@ -98,7 +99,8 @@ class Scraper:
             await asyncio.wait((self._all_in,), timeout=self._interval_seconds * WAVE_SHARE)
             self._all_in = None
         finished, self._finished = self._finished, []
-        return finished
+        # In the same order each time: what is worked out for a list of targets then serves again.
+        return sorted(finished, key=lambda result: self._places[result.target.name])
 
     def _queue_due(self, now: float, epoch: float) -> None:
         """Queue the targets that are due and not in flight; of an unknown group, all."""
@@ -179,6 +181,7 @@ class Scraper:
             name: self._watched.get(name) or Watched(wanted[name])
             for name in sorted(wanted, key=_spread)
         }
+        self._places = {name: place for place, name in enumerate(self._watched)}
         self._targets = tuple(targets)
         self._room.note(len(wanted))
 
