@@ -55,6 +55,7 @@ async def open_beside(
         daemon.rolling, surge=lambda specs: room(parts.gpus.last, specs, most=most)
     )
     await stack.enter_async_context(_admin(daemon, parts, rolling, facts, queries, listener))
+    queries.begin()
     await stack.enter_async_context(_jobs(daemon, blueprint, parts, stores, client_of))
 
 

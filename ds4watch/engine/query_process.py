@@ -47,8 +47,8 @@ class QueryLimits:
 class QueryProcess:
     """Queries over the store at `place`, one at a time.
 
-    Use as an async context manager. The process starts with the first query, anew after it died;
-    it is killed when a query takes too long or is given up.
+    Use as an async context manager. The process starts beforehand with `begin`, else with the first
+    query, anew after it died; it is killed when a query takes too long or is given up.
     """
 
     def __init__(self, place: Place, limits: QueryLimits = QueryLimits()) -> None:
@@ -57,6 +57,8 @@ class QueryProcess:
         self._process: Process | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
+        self._beginning: asyncio.Task[None] | None = None
+        self._was_asked = False
 
     async def __aenter__(self) -> Self:
         """Return itself; nothing is started yet."""
@@ -69,7 +71,20 @@ class QueryProcess:
         trace: TracebackType | None,
     ) -> None:
         """End the process."""
-        await self._end()
+        if self._beginning is not None:
+            await asyncio.wait((self._beginning,))
+        await (self._end() if self._was_asked else self._kill())
+
+    def begin(self) -> None:
+        """Start the process in the background, so that the first query need not wait for it."""
+        self._beginning = asyncio.create_task(self._begin())
+
+    async def _begin(self) -> None:
+        async with self._turn:
+            try:
+                await self._running()
+            except OSError as error:
+                log.warning("the query process does not start, the first query tries: %s", error)
 
     @property
     def pid(self) -> int | None:
@@ -96,6 +111,7 @@ class QueryProcess:
     ) -> tuple[bytes, bytes]:
         async with self._my_turn():
             process = await self._running()
+            self._was_asked = True
             try:
                 async with asyncio.timeout(timeout_seconds):
                     return await _asked(process, request)

@@ -127,6 +127,27 @@ async def test_it_ends_with_the_daemon(path: Path) -> None:
     assert gone(pid)
 
 
+async def test_it_can_be_there_before_it_is_asked(path: Path) -> None:
+    async with QueryProcess(path) as queries:
+        queries.begin()
+        async with asyncio.timeout(10):
+            while (pid := queries.pid) is None:
+                await asyncio.sleep(0.01)
+        assert (await queries.ask_range(over("a"))).there.all()
+        assert queries.pid == pid
+
+
+async def test_one_that_was_never_asked_ends_with_the_daemon_too(path: Path) -> None:
+    async with QueryProcess(path) as queries:
+        queries.begin()
+        async with asyncio.timeout(10):
+            while (pid := queries.pid) is None:
+                await asyncio.sleep(0.01)
+    assert gone(pid)
+    async with QueryProcess(path) as queries:
+        queries.begin()
+
+
 async def test_a_store_that_is_not_there_is_told(state_dir: Path) -> None:
     async with QueryProcess(state_dir / "samples.db") as queries:
         with pytest.raises(StoreError, match="cannot be read: No such file"):
