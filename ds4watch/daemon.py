@@ -24,6 +24,7 @@ from ds4watch.config.files import (
 )
 from ds4watch.config.places import resolve_state_dir
 from ds4watch.config.settings import Settings
+from ds4watch.engine.api_keys import ApiKeys, board_keys, recovered
 from ds4watch.engine.blueprint import Blueprint, read_blueprint
 from ds4watch.engine.gpu_journal import GpuJournal
 from ds4watch.engine.ladder_journal import StateLadders, kept_ladders
@@ -42,7 +43,7 @@ from ds4watch.engine.warm_pool import WarmPool, warm_settings
 from ds4watch.engine.worker_journal import WorkerJournal
 from ds4watch.fleet.backend import LocalPlace
 from ds4watch.fleet.backends import Backend
-from ds4watch.fleet.board import CONTROL_SOCKET, BoardPublisher, last_fleet, last_policy
+from ds4watch.fleet.board import CONTROL_SOCKET, BoardPublisher, last_fleet, last_keys, last_policy
 from ds4watch.fleet.clients import WorkerClients
 from ds4watch.fleet.ending import end_daemon, stop_units
 from ds4watch.fleet.gateways import GatewayKeeper
@@ -174,9 +175,20 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     table = ProcessTable(state_dir, clock)
     policy = last_policy(state_dir, stores.restored.policy)
     fleet = last_fleet(state_dir, running_pids(state_dir, table))
+    stored_keys = await state.keys()
+    if state.set_aside is not None and not stored_keys:
+        stored_keys = recovered(last_keys(state_dir))
     board = await stack.enter_async_context(
-        BoardPublisher(state_dir, clock, policy=policy, fleet=fleet)
+        BoardPublisher(
+            state_dir,
+            clock,
+            policy=policy,
+            fleet=fleet,
+            keys=tuple(board_keys(stored_keys, clock.now())),
+        )
     )
+    keys = ApiKeys(stored_keys, state, board, clock)
+    await keys.refresh()
     telemetry = Telemetry()
     runner = await _runner(stores, board, settings, metrics=telemetry.process, clock=clock)
     dispatcher = Dispatcher(
@@ -256,6 +268,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         dispatcher=dispatcher,
         supervisor=supervisor,
         wishes=wishes,
+        keys=keys,
         rolling=rolling,
         keeper=keeper,
         board=board,

@@ -81,7 +81,7 @@ def _admin(
     )
     ports = Ports(
         source=Status(engine.known, place, sources, clock=clock),
-        commands=Commands(engine, parts.state, daemon.wishes, rolling, clock),
+        commands=Commands(engine, parts.state, daemon.wishes, rolling, daemon.keys, clock),
         facts=facts,
         queries=queries,
     )

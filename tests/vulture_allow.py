@@ -19,6 +19,7 @@ def used_by_sqlalchemy(of: object) -> None:
 
 def used_by_other_libraries(of: object) -> None:
     hasattr(of, "log_errors")  # google-re2
+    hasattr(of, "max_mem")
     hasattr(of, "formatTime")  # logging
     hasattr(of, "datefmt")  # logging
     hasattr(of, "capture_signals")  # uvicorn

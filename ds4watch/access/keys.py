@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from collections.abc import Iterable
 
 from ds4watch.model.service_policy import ApiKey
 
@@ -26,14 +27,37 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def find_key(keys: tuple[ApiKey, ...], secret: str) -> ApiKey | None:
-    """Return the key whose secret this is; the time taken does not tell how near a guess was."""
-    wanted = digest(secret).encode("ascii")
-    found: ApiKey | None = None
-    for key in keys:  # all of them, without leaving early
-        if hmac.compare_digest(key.sha256.lower().encode("utf-8", "surrogatepass"), wanted):
-            found = key
-    return found
+class KeyTable:
+    """The keys of a board, by digest: made once a board, asked once a request."""
+
+    __slots__ = ("_by_digest", "_by_name")
+
+    def __init__(self, keys: Iterable[ApiKey] = ()) -> None:
+        listed = tuple(keys)
+        self._by_digest = {_bytes(key.sha256.lower()): key for key in listed if not key.signing}
+        self._by_name = {key.name: key for key in listed if key.signing}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_digest or self._by_name)
+
+    def find(self, secret: str) -> ApiKey | None:
+        """Return the key whose secret this is.
+
+        What is looked up is a digest: how long that takes tells nothing of a secret.
+        """
+        wanted = digest(secret).encode("ascii")
+        key = self._by_digest.get(wanted)
+        if key is None or not hmac.compare_digest(_bytes(key.sha256.lower()), wanted):
+            return None
+        return key
+
+    def signer(self, name: str) -> ApiKey | None:
+        """Return the key of a name, if its requests are signed."""
+        return self._by_name.get(name)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def bearer_token(header: str | None) -> str | None:

@@ -31,6 +31,7 @@ COMMANDS: dict[str, Command] = {
     "fleet": Command(
         "ds4watch.cli.fleet", "Change the fleet to what the files say, step by step; pause, abort."
     ),
+    "keys": Command("ds4watch.cli.keys", "Add, list, rotate, revoke the gateway's API keys."),
     "history": Command("ds4watch.cli.history", "Show, export, check and prune stored samples."),
     "audit": Command("ds4watch.cli.audit", "Tell what happened, when, and why."),
     "hold": Command("ds4watch.cli.hold", "Forbid automatic actions for a while."),

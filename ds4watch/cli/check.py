@@ -14,10 +14,12 @@ from ds4watch.alerting.rulefile import load_rules, read_rules
 from ds4watch.cli.common import Config, Json, new_app, print_json
 from ds4watch.config.files import (
     LoadedSettings,
+    filter_file,
     find_settings,
     load_profiles,
     policy_file,
     profile_files,
+    read_filter,
     read_text,
     rule_files,
     wanted_workers,
@@ -34,6 +36,7 @@ from ds4watch.policy.policyfile import load_policy
 from ds4watch.scrape.gpu_watch import GpuWatch
 from ds4watch.scrape.nvml import GpuReader
 from ds4watch.scrape.preview import check_groups
+from ds4watch.shaping.filter_rules import compile_filter
 from ds4watch.sim.clock import SystemClock
 
 app = new_app()
@@ -128,6 +131,8 @@ def _checks(loaded: LoadedSettings, *, sim: bool) -> Iterator[tuple[str, Callabl
     yield "rules", lambda: _load_each(rule_files(loaded), load_rules)
     if source.kind is not SourceKind.EMBEDDED:
         yield f"source: {source.kind.value} at {source.url}", lambda: check_offline(loaded)
+    if (rules := filter_file(loaded)) is not None:
+        yield f"output filter: {rules}", lambda: compile_filter(read_filter(rules)[0], str(rules))
     policy = policy_file(loaded)
     yield f"policy: {policy}", lambda: _load_each((policy,), load_policy)
 

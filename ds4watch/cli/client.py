@@ -80,6 +80,19 @@ class AdminClient:
         """Pause, resume or abort the change; return what follows. Raises AdminError."""
         return str(self._ask("POST", f"/fleet/{verb}", {"who": who, "why": why})["told"])
 
+    def keys(self) -> list[dict[str, Any]]:
+        """Return the API keys of the gateway. Raises AdminError."""
+        found: list[dict[str, Any]] = self._ask("GET", "/keys")["keys"]
+        return found
+
+    def add_key(self, body: dict[str, Any]) -> None:
+        """Let a new key in. Raises AdminError."""
+        self._ask("POST", "/keys", body)
+
+    def change_key(self, name: str, verb: str, body: dict[str, Any]) -> None:
+        """Revoke or rotate a key. Raises AdminError."""
+        self._ask("POST", f"/keys/{quote(name, safe='')}/{verb}", body)
+
     def lift(self, *, target: str, who: str) -> None:
         """Lift a hold. Raises AdminError."""
         self._ask("DELETE", f"/holds/{quote(target, safe='')}?{urlencode({'who': who})}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ds4watch.config.document import MAX_TEXT_CHARS
+from ds4watch.config.filter_file import FilterFile, load_filter
 from ds4watch.config.loader import ProfileFile, load_settings, read_profile
 from ds4watch.config.places import config_candidates
 from ds4watch.config.profile import Profile
@@ -168,6 +169,23 @@ def matching_files(base: Path, pattern: str) -> list[Path]:
         return [path] if path.exists() else []
     anchor = Path(path.anchor) if path.is_absolute() else Path()
     return sorted(anchor.glob(str(path.relative_to(anchor))))
+
+
+def filter_file(loaded: LoadedSettings) -> Path | None:
+    """Return the file of the output filter, None if there is none."""
+    own = loaded.settings.gateway.output_filter
+    return loaded.base.absolute() / own if own else None
+
+
+def read_filter(path: Path) -> tuple[FilterFile, tuple[Path, ...]]:
+    """Return the output filter's rules, and all files that they stand in. Raises ConfigError."""
+    files = [path]
+
+    def read(name: str) -> str:
+        files.append(path.parent / name)
+        return read_text(files[-1])
+
+    return load_filter(read_text(path), str(path), read), tuple(files)
 
 
 def policy_file(loaded: LoadedSettings) -> Path:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from pydantic import Field, SecretStr, model_validator
 
+from ds4watch.config.gateway_security import IntakeSettings, SignatureSettings
 from ds4watch.config.scrape import ScrapeGroup
 from ds4watch.config.section import Port, Seconds, Section
 from ds4watch.config.source import SourceSettings
@@ -41,6 +42,21 @@ class GatewaySettings(Section):
         "no other serves its model.",
     )
     drain_seconds: Seconds = Field(30.0, description="Time for open requests at a stop.")
+    require_key: bool = Field(
+        default=False, description="Ask for a key on loopback too, and though there be none yet."
+    )
+    intake: IntakeSettings = IntakeSettings()
+    signature: SignatureSettings = SignatureSettings()
+    output_filter: str | None = Field(
+        None,
+        description="File of rules that answers are filtered by (docs/security.md); read anew "
+        "when it changes.",
+    )
+    score_every: int = Field(
+        20,
+        ge=0,
+        description="One of so many answers is scored for signs of a broken model; 0: none.",
+    )
     lease_seconds: Seconds = Field(
         600.0, description="Without a daemon for so long, limits are taken back level by level."
     )

@@ -11,8 +11,10 @@ from types import TracebackType
 from ds4watch.alerting.rulefile import RuleFile, read_rules
 from ds4watch.config.files import (
     LoadedSettings,
+    filter_file,
     load_profiles,
     policy_file,
+    read_filter,
     read_text,
     rule_files,
     wanted_workers,
@@ -35,6 +37,7 @@ from ds4watch.scrape.gpu_watch import GpuWatch
 from ds4watch.scrape.groups import ScrapePlan, scrape_plan
 from ds4watch.scrape.nvml import GpuReader
 from ds4watch.scrape.remote_plan import RemoteOptions, remote_options
+from ds4watch.shaping.filter_rules import compile_filter
 
 _GPU_SECONDS = 10.0
 """Opening NVML takes seconds where the driver does not stay loaded."""
@@ -135,6 +138,8 @@ def read_blueprint(
         rules = RuleBook(groups, elsewhere_of(loaded))
     with faults:
         policy = load_policy(read_text(policy_file(loaded)), str(policy_file(loaded)))
+    with faults:
+        settings = _with_filter(loaded)
     faults.raise_if_any()
     gpus = GpuWatch(GpuReader(clock))
     return Blueprint(
@@ -161,6 +166,16 @@ def read_blueprint(
             file=str(loaded.file) if loaded.file else None,
         ),
     )
+
+
+def _with_filter(loaded: LoadedSettings) -> Settings:
+    """Return the settings with the output filter, if any, as gateways find it; it is in order."""
+    path = filter_file(loaded)
+    if path is None:
+        return loaded.settings
+    compile_filter(read_filter(path)[0], str(path))
+    gateway = loaded.settings.gateway.model_copy(update={"output_filter": str(path)})
+    return loaded.settings.model_copy(update={"gateway": gateway})
 
 
 def _prices(settings: Settings, profiles: Mapping[str, Profile]) -> tuple[PriceEntry, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from ds4watch.engine.api_keys import ApiKeys, stored_key
 from ds4watch.engine.person_wishes import PersonWishes
 from ds4watch.engine.rolling_commands import RollingCommands
 from ds4watch.engine.tick import Engine
@@ -21,8 +23,10 @@ class Commands:
         state: StateStore,
         wishes: PersonWishes,
         rolling: RollingCommands,
+        keys: ApiKeys,
         clock: Clock,
     ) -> None:
+        self._keys = keys
         self._engine = engine
         self._state = state
         self._wishes = wishes
@@ -56,6 +60,26 @@ class Commands:
     async def steer_change(self, *, verb: str, who: str, why: str) -> str:
         """Pause, resume or abort the rolling change; return what follows."""
         return await self._rolling.steer(verb, who=who, why=why)
+
+    def keys(self) -> list[dict[str, Any]]:
+        """Return what may be told of each API key."""
+        return self._keys.listed()
+
+    async def add_key(self, *, key: Mapping[str, Any], who: str, why: str) -> None:
+        """Let a new key in."""
+        await self._keys.add(stored_key(key), who=who, why=why)
+
+    async def revoke_key(self, *, name: str, who: str, why: str) -> bool:
+        """End a key; False if there is none."""
+        return await self._keys.revoke(name, who=who, why=why)
+
+    async def rotate_key(
+        self, *, name: str, sha256: str, signing: str, grace_seconds: float, who: str, why: str
+    ) -> bool:
+        """Give a key another secret; False if there is none."""
+        return await self._keys.rotate(
+            name, sha256=sha256, signing=signing, grace_seconds=grace_seconds, who=who, why=why
+        )
 
     def wake(self) -> None:
         """Let the next evaluation begin at once."""

@@ -10,6 +10,7 @@ import numpy as np
 from ds4watch.cost.attribution import per_hour
 from ds4watch.engine.alert_signals import alert_samples, worker_tier_samples
 from ds4watch.engine.collect import Collected, Reader
+from ds4watch.engine.gateway_totals import GatewayTotals
 from ds4watch.engine.memory import memory_samples, used_ratio
 from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.shown import LazySamples
@@ -61,6 +62,7 @@ class Observer:
         self._tiers = parts.rules.tiers()
         self._known = known
         self._prefill = PrefillRates()
+        self._gateways = GatewayTotals()
         self._prefill_due = 0.0
         self._is_told = False
         self.batches: tuple[SpoolBatch, ...] = ()
@@ -162,7 +164,9 @@ class Observer:
 
     def _own_samples(self, now: UnixSeconds) -> list[Sample]:
         known, parts = self._known, self._parts
-        inflight = {view.name: view.inflight for view in parts.board.gateways()}
+        gateways = parts.board.gateways()
+        self._gateways.note(gateways)
+        inflight = {view.name: view.inflight for view in gateways}
         return [
             *worker_state_samples(known.fleet.workers),
             *standstill_samples(known.fleet.workers, parts.supervisor.standstills()),
@@ -175,6 +179,7 @@ class Observer:
             *cost_samples(known.per_hour, known.spent, self._settings.currency),
             *hour_samples(known.cost, now, self._settings.currency),
             *policy_samples(parts.board.policy(), inflight),
+            *self._gateways.samples(known.fleet.workers),
             *gpu_samples(self._gpus),
             *quality_samples(known.quality, now, self._settings.quality_max_age_seconds),
             *alert_samples(self._tiers, known.alerts),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ds4watch.actions.runner import Runner
+from ds4watch.engine.api_keys import ApiKeys
 from ds4watch.engine.person_wishes import PersonWishes
 from ds4watch.engine.rolling_run import RollingRun
 from ds4watch.engine.status import Place
@@ -42,6 +43,7 @@ class Daemon:
     dispatcher: Dispatcher
     supervisor: Supervisor
     wishes: PersonWishes
+    keys: ApiKeys
     rolling: RollingRun
     keeper: GatewayKeeper
     board: BoardPublisher
@@ -58,6 +60,7 @@ class Daemon:
             "notify": self.dispatcher.run(),
             "gateways": self.keeper.keep(),
             "rolling change": self.rolling.run(),
+            "keys": self.keys.run(),
             "tell": self._tell(),
             "workers": self.supervisor.watch(),
         }

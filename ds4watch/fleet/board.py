@@ -37,6 +37,10 @@ class GatewayView:
     inflight: int | None = None
     unserved: Mapping[str, int] = field(default_factory=dict)
     """Requests that found no ready worker, by model, since the gateway's start."""
+    filtered: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """What the output filter found, by rule and action, since then."""
+    scores: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    """Answers scored and the sum of their scores, by worker, since then."""
 
 
 class _Link:
@@ -69,8 +73,9 @@ class BoardPublisher:
         *,
         policy: ServicePolicy,
         fleet: FleetSnapshot | None = None,
+        keys: tuple[ApiKey, ...] = (),
     ) -> None:
-        """Begin with `fleet`, so that gateways that are there already serve on."""
+        """Begin with `fleet` and `keys`, so that gateways that are there already serve on."""
         self._path = state_dir / "board.json"
         self._socket = state_dir / CONTROL_SOCKET
         self._clock = clock
@@ -79,7 +84,9 @@ class BoardPublisher:
         self._acknowledged = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._written = False
-        self.board = Board(version=0, fleet=fleet or FleetSnapshot(at=clock.now()), policy=policy)
+        self.board = Board(
+            version=0, fleet=fleet or FleetSnapshot(at=clock.now()), policy=policy, keys=keys
+        )
 
     async def __aenter__(self) -> Self:
         self.board = replace(self.board, version=self._last_version())
@@ -110,9 +117,13 @@ class BoardPublisher:
         """Return whether a worker stands otherwise than published, loads aside."""
         return _standing(fleet) != _standing(self.board.fleet)
 
-    def publish_fleet(self, fleet: FleetSnapshot, keys: tuple[ApiKey, ...] = ()) -> None:
-        """Publish a new snapshot of the fleet under the policy in force."""
-        self._publish(replace(self.board, fleet=fleet, keys=keys))
+    def publish_fleet(self, fleet: FleetSnapshot) -> None:
+        """Publish a new snapshot of the fleet under the policy and with the keys in force."""
+        self._publish(replace(self.board, fleet=fleet))
+
+    def publish_keys(self, keys: tuple[ApiKey, ...]) -> None:
+        """Publish another table of keys."""
+        self._publish(replace(self.board, keys=keys))
 
     def policy(self) -> ServicePolicy:
         """Return the policy in force."""
@@ -222,7 +233,12 @@ class BoardPublisher:
 
 def _lasting(board: Board) -> tuple[object, ...]:
     """Return what of a board is worth a write: all but loads and versions."""
-    return _standing(board.fleet), board.policy, board.keys
+    # Of money only whether there is any: it goes with each request.
+    keys = tuple(
+        replace(key, left=None if key.left is None else replace(key.left, nanos=key.left.nanos > 0))
+        for key in board.keys
+    )
+    return _standing(board.fleet), board.policy, keys
 
 
 def _standing(fleet: FleetSnapshot) -> tuple[WorkerView, ...]:
@@ -235,7 +251,18 @@ def _heard(view: GatewayView, message: Mapping[str, Any]) -> GatewayView:
         return replace(view, policy_version=int(message["policy_version"]))
     if message["type"] == "stats":
         unserved = {str(model): int(n) for model, n in message.get("unserved", {}).items()}
-        return replace(view, inflight=int(message["inflight"]), unserved=unserved)
+        filtered = {(str(rule), str(act)): int(n) for rule, act, n in message.get("filtered", ())}
+        scores = {
+            str(worker): (int(count), float(total))
+            for worker, (count, total) in message.get("scores", {}).items()
+        }
+        return replace(
+            view,
+            inflight=int(message["inflight"]),
+            unserved=unserved,
+            filtered=filtered,
+            scores=scores,
+        )
     return view
 
 
@@ -256,6 +283,18 @@ def last_policy(state_dir: Path, stored: Mapping[str, Any] | None) -> ServicePol
         except (KeyError, TypeError, ValueError) as error:
             log.warning("a stored service policy cannot be read: %s", error)
     return max(found, key=lambda policy: policy.version)
+
+
+def last_keys(state_dir: Path) -> tuple[ApiKey, ...]:
+    """Return the keys of the last board; none if there is no board, or none that can be read."""
+    try:
+        board = json.loads((state_dir / "board.json").read_text(encoding="utf-8"))
+        return tuple(ApiKey.from_json(key) for key in board["keys"])
+    except FileNotFoundError:
+        return ()
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        log.warning("the keys of the last board cannot be read: %s", error)
+        return ()
 
 
 def last_fleet(state_dir: Path, running: Container[int]) -> FleetSnapshot:

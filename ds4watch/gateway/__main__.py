@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from ds4watch.config.settings import GatewaySettings
 from ds4watch.gateway.clock import SystemClock
 from ds4watch.gateway.server import GatewayOptions, serving
-from ds4watch.model.errors import StoreError
+from ds4watch.model.errors import ConfigError, StoreError
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -43,7 +43,7 @@ async def _serve(options: GatewayOptions) -> int:
     try:
         async with serving(options, SystemClock()):
             await stop.wait()
-    except StoreError as error:
+    except (StoreError, ConfigError) as error:
         return _refuse(f"gateway {options.name}: {error}")
     except OSError as error:
         where = f"{options.host}:{options.port}"

@@ -51,7 +51,8 @@ def _is_sound(board: Board) -> bool:
             or isinstance(worker.load.kv_usage_ratio, int | float)
             for worker in board.fleet.workers
         )
-        and all(_are_texts(key.name, key.sha256) for key in board.keys)
+        and all(_are_texts(key.name, key.sha256, key.signing) for key in board.keys)
+        and all(key.signing.isascii() for key in board.keys)
         and _are_texts(*policy.excluded_workers)
         and all(_are_sound_limits(limits) for limits in (policy.limits, *policy.ladder))
     )

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,15 @@ _LONGEST_WAIT_SECONDS = 1.0
 class ControlClient:
     """Keeps a connection to whatever daemon is there, and goes on without one."""
 
-    def __init__(self, name: str, socket: Path, state: GatewayState) -> None:
+    def __init__(
+        self,
+        name: str,
+        socket: Path,
+        state: GatewayState,
+        counters: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
+        """`counters`: what other parts have counted, to be told with the stats."""
+        self._counters = counters
         self._name = name
         self._socket = socket
         self._state = state
@@ -105,7 +114,7 @@ class ControlClient:
             "inflight_by_worker": dict(self._state.inflight.by_worker),
             "requests_total": self._state.requests_total,
             "unserved": dict(self._state.unserved),
-        }
+        } | self._counters()
 
     async def _send(self, writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
         writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")

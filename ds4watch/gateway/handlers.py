@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 from typing import Any
 from urllib.parse import unquote
 
-from ds4watch.access.keys import bearer_token, find_key
+from ds4watch.access.key_rules import may_ask
+from ds4watch.access.request_check import RequestCheck
 from ds4watch.config.settings import GatewaySettings
 from ds4watch.gateway import headers as names
 from ds4watch.gateway import intake
 from ds4watch.gateway.call import Call
+from ds4watch.gateway.entry import Entry
 from ds4watch.gateway.forward import Forwarder
 from ds4watch.gateway.http.message import Request, Response, Stream, header_line
 from ds4watch.gateway.replies import RefusedError, Reply, json_response, unavailable
@@ -35,7 +36,7 @@ class Handlers:
         name: str,
         *,
         settings: GatewaySettings,
-        host: str,
+        entry: Entry,
         state: GatewayState,
         forwarder: Forwarder,
         spool: Spool,
@@ -43,7 +44,8 @@ class Handlers:
     ) -> None:
         self._name = name
         self._settings = settings
-        self._needs_key = not is_loopback(host)
+        self._entry = entry
+        self._check = RequestCheck(intake.limits_of(settings.intake))
         self._state = state
         self._forwarder = forwarder
         self._spool = spool
@@ -85,7 +87,8 @@ class Handlers:
         """List the models of ready workers, or one of them, in OpenAI's shape."""
         call = self._call(request)
         try:
-            self._authenticate(request, call)
+            visitor = self._entry.visitor(request.headers)
+            self._entry.verify(visitor, request, b"")
         except RefusedError as error:
             return error.reply.response(_id_only(call))
         since: dict[str, int] = {}
@@ -96,6 +99,7 @@ class Handlers:
         data = [
             {"id": model, "object": "model", "created": since[model], "owned_by": "ds4watch"}
             for model in sorted(since)
+            if visitor is None or may_ask(visitor.key, model)
         ]
         if request.path == MODELS:
             return json_response({"object": "list", "data": data}, headers=_id_only(call))
@@ -135,13 +139,17 @@ class Handlers:
             self._book(call)
 
     async def _complete(self, request: Request, call: Call) -> Response | Stream:
-        self._authenticate(request, call)
+        visitor = self._entry.visitor(request.headers)
         raw = await intake.read_body(request, max_bytes=self._settings.max_body_bytes)
+        # What was signed is what was sent, packed or not.
+        self._entry.verify(visitor, request, request.body)
+        call.key = "" if visitor is None else visitor.key.name
         body = intake.parse(raw)
         model = body.get("model")
         call.model_asked = model[:_MAX_MODEL_LENGTH] if isinstance(model, str) else ""
         kind = COMPLETIONS[call.path]
-        intake.check(body, kind)
+        intake.check(self._check, body, kind)
+        self._entry.check_model(visitor, body["model"])
         self._admit(request, call)
         with self._state.inflight.request():
             shaped = self._shape(body, kind, call)
@@ -154,20 +162,6 @@ class Handlers:
             path=request.path,
             started_at=self._clock.monotonic(),
         )
-
-    def _authenticate(self, request: Request, call: Call) -> None:
-        keys = self._state.board.keys
-        if not keys and not self._needs_key:
-            return
-        token = bearer_token(request.headers.get("Authorization"))
-        key = find_key(keys, token) if token is not None else None
-        if key is None:
-            message = "An API key is needed: Authorization: Bearer <key>"
-            if not keys:
-                message = "No API key is set up, and off loopback every request needs one"
-            kind = "authentication_error"
-            raise RefusedError(Reply(401, message, "invalid_api_key", kind=kind))
-        call.key = key.name
 
     def _admit(self, request: Request, call: Call) -> None:
         call.level = self._state.policy.level
@@ -194,14 +188,6 @@ class Handlers:
         self._spool.append(
             lambda seq: call.record(gateway=self._name, seq=seq, now=now, ended_at=ended_at)
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address to bind is reachable from this machine only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _id_only(call: Call) -> list[tuple[bytes, bytes]]:

@@ -12,6 +12,7 @@ REQUEST_ID = "x-request-id"
 WORKER = "x-ds4-worker"
 ATTEMPTS = "x-ds4-attempts"
 DEGRADED = "x-ds4-degraded"
+FILTER = "x-ds4-filter"
 PRIORITY = "x-ds4-priority"
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -24,15 +25,31 @@ _HOP_BY_HOP = frozenset(
 )
 _NOT_FOR_WORKERS = _HOP_BY_HOP | {
     # What the client proves to us is nobody else's business.
-    *(b"authorization", b"cookie", b"api-key", b"x-api-key"),
+    *(b"authorization", b"cookie", b"cookie2", b"api-key", b"x-api-key"),
     # Of our own request to the worker; bodies arrive here unpacked.
     *(b"host", b"content-length", b"content-type", b"content-encoding", b"accept-encoding"),
-    *(b"expect", REQUEST_ID.encode(), PRIORITY.encode()),
+    *(b"content-md5", b"digest", b"content-digest", b"repr-digest", b"range", b"if-range"),
+    *(b"expect", REQUEST_ID.encode()),
+    # Who the client is and came through: a worker that believes it can be lied to.
+    *(b"forwarded", b"via", b"x-real-ip", b"true-client-ip", b"cf-connecting-ip", b"x-client-ip"),
+    *(b"x-original-url", b"x-rewrite-url", b"x-http-method-override", b"x-method-override"),
+    # A worker that sees a page's origin lets the page read its answer.
+    *(b"origin", b"referer"),
+    *(b"access-control-request-method", b"access-control-request-headers"),
+    # Which engine of a worker answers is ours to choose.
+    b"x-data-parallel-rank",
 }
 _NOT_FOR_CLIENTS = _HOP_BY_HOP | {
-    *(b"content-length", b"content-encoding", b"date", b"server", b"set-cookie", b"alt-svc"),
-    *(name.encode() for name in (REQUEST_ID, WORKER, ATTEMPTS, DEGRADED)),
+    *(b"content-length", b"content-encoding", b"date", b"server", b"set-cookie", b"set-cookie2"),
+    # Of the address that answered, and that is ours; the first would lead into our network.
+    *(b"location", b"content-location", b"refresh", b"alt-svc", b"strict-transport-security"),
+    *(b"clear-site-data", b"public-key-pins", b"x-powered-by", b"via", b"www-authenticate"),
+    # How busy a worker is (ORCA).
+    *(b"endpoint-load-metrics", REQUEST_ID.encode()),
 }
+_OURS = b"x-ds4-"
+_PREFIXES_NOT_FOR_WORKERS = (_OURS, b"x-forwarded-", b"proxy-", b"sec-")
+_PREFIXES_NOT_FOR_CLIENTS = (_OURS, b"access-control-", b"proxy-")
 _OUR_LINES = b"Content-Type: application/json\r\nAccept-Encoding: identity\r\n"
 _RANDOM_BYTES = 1 << 12
 
@@ -64,7 +81,9 @@ def lines_for_worker(headers: RawHeaders, request_id: str) -> bytes:
     lines = [
         b"%b: %b\r\n" % (name, value)
         for name, value in headers
-        if (lower := name.lower()) not in _NOT_FOR_WORKERS and lower not in named
+        if (lower := name.lower()) not in _NOT_FOR_WORKERS
+        and not lower.startswith(_PREFIXES_NOT_FOR_WORKERS)
+        and lower not in named
     ]
     lines.append(_OUR_LINES)
     lines.append(b"X-Request-Id: %b\r\n" % request_id.encode("ascii"))
@@ -79,7 +98,9 @@ def headers_for_client(
     passed = [
         header
         for header in headers
-        if (lower := header[0].lower()) not in _NOT_FOR_CLIENTS and lower not in named
+        if (lower := header[0].lower()) not in _NOT_FOR_CLIENTS
+        and not lower.startswith(_PREFIXES_NOT_FOR_CLIENTS)
+        and lower not in named
     ]
     passed += own
     return passed

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import zlib
-from typing import Any, NoReturn
+from typing import Any
 
-from ds4watch.access.limits import check_other, check_request
+from ds4watch.access.request_check import RequestCheck, RequestLimits
+from ds4watch.access.strict_json import loads
+from ds4watch.config.gateway_security import IntakeSettings
 from ds4watch.gateway.http.errors import BodyTooLargeError, BrokenBodyError
 from ds4watch.gateway.http.message import Request
 from ds4watch.gateway.replies import RefusedError, Reply
@@ -17,14 +18,6 @@ _WINDOW_BITS = {
     "x-gzip": 16 + zlib.MAX_WBITS,
     "deflate": zlib.MAX_WBITS,
 }
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    message = f"{name} is not JSON"
-    raise ValueError(message)
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 async def read_body(request: Request, *, max_bytes: int) -> bytes:
@@ -62,24 +55,30 @@ def _unpacked(raw: bytes, packing: str, max_bytes: int) -> bytes:
 def parse(raw: bytes) -> dict[str, Any]:
     """Return the JSON object of the body. Raises RefusedError."""
     try:
-        body = _DECODER.decode(raw.decode())
-    except (ValueError, RecursionError) as error:
+        return loads(raw)
+    except ValueError as error:
         message = f"The body is not valid JSON: {_first_line(error)}"
         raise RefusedError(Reply(400, message, "invalid_json")) from error
-    if not isinstance(body, dict):
-        raise RefusedError(Reply(400, "The body must be a JSON object", "invalid_json"))
-    return body
 
 
-def check(body: dict[str, Any], kind: RequestKind) -> None:
+def check(table: RequestCheck, body: dict[str, Any], kind: RequestKind) -> None:
     """Raise RefusedError for the first field that cannot be right."""
-    if kind in (RequestKind.CHAT, RequestKind.TEXT):
-        fault = check_request(body, chat=kind is RequestKind.CHAT)
+    if kind is RequestKind.CHAT:
+        fault = table.chat(body)
+    elif kind is RequestKind.TEXT:
+        fault = table.text(body)
     else:
-        fault = check_other(body)
+        fault = table.other(body)
     if fault is not None:
         message = f"{fault.field} {fault.reason}"
         raise RefusedError(Reply(400, message, "invalid_value", param=fault.field))
+
+
+def limits_of(settings: IntakeSettings) -> RequestLimits:
+    """Return the bounds that the settings give."""
+    values = settings.model_dump()
+    values["allow_fields"] = frozenset(settings.allow_fields)
+    return RequestLimits(**values)
 
 
 def _first_line(error: BaseException) -> str:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from ds4watch.gateway import headers as names
+from ds4watch.gateway.answer_scores import AnswerScores
 from ds4watch.gateway.call import Call
 from ds4watch.gateway.headers import headers_for_client
 from ds4watch.gateway.http.errors import BrokenAnswerError, StaleConnectionError, WorkerGoneError
-from ds4watch.gateway.http.message import Request, Response, Stream
+from ds4watch.gateway.http.message import Request, Response, Stream, header_line
 from ds4watch.gateway.http.pool import Pool, origin_of
 from ds4watch.gateway.http.upstream import WorkerConnection
+from ds4watch.gateway.output_rules import OutputRules
+from ds4watch.gateway.replies import RefusedError, Reply
 from ds4watch.model.errors import EdgeReason, UpstreamError
 from ds4watch.model.ports import Clock
 from ds4watch.model.usage import RequestOutcome, RetryReason
 from ds4watch.model.worker import WorkerView
 from ds4watch.routing.retry import Failure, failure_of_status
+from ds4watch.shaping.answer_filter import AnswerFilter
 from ds4watch.shaping.request import RequestKind, Shaped
 from ds4watch.shaping.sse import OversizedEventError, ResponsesRelay, SseRelay
+from ds4watch.shaping.text_score import MAX_BYTES
 from ds4watch.shaping.usage import usage_at_the_end
 
 _MAX_ANSWER_BYTES = 256 << 20
@@ -41,8 +47,12 @@ class AttemptError(UpstreamError):
 class Relay:
     """The way to the workers and back."""
 
-    def __init__(self, pool: Pool, clock: Clock) -> None:
+    def __init__(
+        self, pool: Pool, clock: Clock, *, rules: OutputRules, scores: AnswerScores
+    ) -> None:
         self._pool = pool
+        self._rules = rules
+        self._scores = scores
         self._clock = clock
 
     async def attempt(
@@ -60,6 +70,7 @@ class Relay:
         Raises AttemptError if the worker failed. A stream has been sent in full on return;
         `call.response` says whether one was begun.
         """
+        self._refuse_unfiltered(call, shaped)
         try:
             origin = origin_of(worker.url)
             head = b"POST %b%b HTTP/1.1\r\n%b%bContent-Length: %d\r\n\r\n" % (
@@ -77,6 +88,12 @@ class Relay:
         except (BrokenAnswerError, StaleConnectionError, OSError) as error:
             raise AttemptError(Failure(RetryReason.BROKEN), _said(error)) from error
 
+    def _refuse_unfiltered(self, call: Call, shaped: Shaped) -> None:
+        """Refuse what the output filter cannot read but has rules for. Raises RefusedError."""
+        if shaped.kind is RequestKind.RESPONSES and self._rules.filter_of(call) is not None:
+            message = "Answers are filtered here, and those of this path cannot be: use chat"
+            raise RefusedError(Reply(403, message, "path_not_filtered"))
+
     async def _pass_on(
         self, request: Request, call: Call, answer: WorkerConnection, shaped: Shaped
     ) -> Response | Stream:
@@ -92,14 +109,22 @@ class Relay:
         call.first_byte_at = self._clock.monotonic()
         is_good = answer.status < 400
         call.end(answer.status, RequestOutcome.OK if is_good else RequestOutcome.CLIENT_ERROR)
+        own = call.own_headers()
         if is_good:
             call.usage = usage_at_the_end(body)
-        return Response(answer.status, body, headers_for_client(answer.headers, call.own_headers()))
+            if self._scores.tap() is not None:
+                self._scores.note(call.worker, body, stream=False)
+            if (filtering := self._rules.filter_of(call)) is not None:
+                body = filtering.whole(body)
+                self._rules.count(filtering)
+                own += [header_line(names.FILTER, mark)] if (mark := filtering.mark()) else []
+        return Response(answer.status, body, headers_for_client(answer.headers, own))
 
     async def _stream(
         self, request: Request, call: Call, answer: WorkerConnection, shaped: Shaped
     ) -> Stream:
         sse = _sse_of(shaped)
+        filtering, tap = self._rules.filter_of(call), self._scores.tap()
 
         def emit(data: bytes) -> None:
             """Send what is for the client, after the headers if it is the first."""
@@ -108,16 +133,25 @@ class Relay:
                 stream.write(data)
 
         try:
-            await answer.pump(lambda chunk: emit(sse.feed(chunk)))
-            emit(sse.finish())
+            if filtering is None and tap is None:
+                await answer.pump(lambda chunk: emit(sse.feed(chunk)))
+                emit(sse.finish())
+            else:
+                look = _Look(sse, filtering, tap)
+                await answer.pump(lambda chunk: emit(look.feed(chunk)))
+                emit(look.finish())
             if call.response is None or not (sse.done or sse.error):
                 raise AttemptError(Failure(RetryReason.BROKEN), "the stream ended early")
             is_good = sse.error is None
             call.end(200, RequestOutcome.OK if is_good else RequestOutcome.UPSTREAM_ERROR)
+            if tap is not None and is_good:
+                self._scores.note(call.worker, tap, stream=True)
             call.response.end()
         except OversizedEventError as error:
             raise AttemptError(Failure(RetryReason.BROKEN), _said(error)) from error
         finally:
+            if filtering is not None:
+                self._rules.count(filtering)
             if call.response is not None:
                 call.response.on_flow(None)
             call.usage = sse.usage
@@ -135,6 +169,30 @@ class Relay:
         call.response = request.stream(200, headers)
         call.response.on_flow(answer.flow)  # a slow client holds the worker back
         return call.response
+
+
+class _Look:
+    """A stream that is filtered, or of which a beginning is kept to be scored."""
+
+    def __init__(
+        self, sse: SseRelay, filtering: AnswerFilter | None, tap: bytearray | None
+    ) -> None:
+        self._sse = sse
+        self._filtering = filtering
+        self._tap = tap
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Return what goes to the client now."""
+        if self._tap is not None and len(self._tap) < MAX_BYTES:
+            self._tap += chunk
+        return self._filtered(self._sse.feed(chunk))
+
+    def finish(self) -> bytes:
+        """Return what is left."""
+        return self._filtered(self._sse.finish())
+
+    def _filtered(self, data: bytes) -> bytes:
+        return data if self._filtering is None else self._filtering.feed(data)
 
 
 def _sse_of(shaped: Shaped) -> SseRelay:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ds4watch.config.settings import GatewaySettings
+from ds4watch.gateway.answer_scores import AnswerScores
 from ds4watch.gateway.boards import read_board
 from ds4watch.gateway.control import ControlClient
+from ds4watch.gateway.entry import Entry
 from ds4watch.gateway.forward import Forwarder
 from ds4watch.gateway.handlers import Handlers
 from ds4watch.gateway.http.connection import Bounds
 from ds4watch.gateway.http.pool import Pool
 from ds4watch.gateway.http.server import HttpServer
+from ds4watch.gateway.output_rules import OutputRules
 from ds4watch.gateway.relay import Relay
+from ds4watch.gateway.replay_memory import ReplayMemory
 from ds4watch.gateway.spool import Spool
 from ds4watch.gateway.state import GatewayState
 from ds4watch.model.ports import Clock
@@ -62,6 +67,8 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
     board = read_board(options.state_dir / "board.json")
     if board is not None:
         state.apply(board)
+    rules = OutputRules(Path(settings.output_filter) if settings.output_filter else None)
+    scores = AnswerScores(clock, every=settings.score_every)
     async with AsyncExitStack() as stack:
         spool = await stack.enter_async_context(_spooling(options))
         pool = Pool(
@@ -71,24 +78,55 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
         stack.callback(pool.close)
         forwarder = Forwarder(
             state,
-            Relay(pool, clock),
+            Relay(pool, clock, rules=rules, scores=scores),
             max_attempts=settings.max_attempts,
             wake_wait_seconds=settings.wake_wait_seconds,
         )
         handlers = Handlers(
             options.name,
             settings=settings,
-            host=options.host,
+            entry=_entry(options, state, clock, stack),
             state=state,
             forwarder=forwarder,
             spool=spool,
             clock=clock,
         )
-        control = ControlClient(options.name, options.state_dir / "control.sock", state)
-        await stack.enter_async_context(_running(control))
+        control = ControlClient(
+            options.name,
+            options.state_dir / "control.sock",
+            state,
+            lambda: {
+                "filtered": [[*which, count] for which, count in rules.found.items()],
+                "scores": scores.sums,
+            },
+        )
+        await stack.enter_async_context(_running(control.run()))
+        await stack.enter_async_context(_running(rules.run()))
         port = await stack.enter_async_context(_listening(options, handlers, state))
         log.info("gateway %s listening on http://%s:%s", options.name, options.host, port)
         yield Serving(port=port, state=state)
+
+
+def _entry(
+    options: GatewayOptions, state: GatewayState, clock: Clock, stack: AsyncExitStack
+) -> Entry:
+    memory = ReplayMemory(options.state_dir / "replay.bin")
+    stack.callback(memory.close)
+    return Entry(
+        state,
+        options.settings.signature,
+        memory,
+        clock,
+        needs_key=options.settings.require_key or not is_loopback(options.host),
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address to bind is reachable from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @asynccontextmanager
@@ -103,8 +141,8 @@ async def _spooling(options: GatewayOptions) -> AsyncIterator[Spool]:
 
 
 @asynccontextmanager
-async def _running(control: ControlClient) -> AsyncIterator[None]:
-    task = asyncio.create_task(control.run())
+async def _running(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
     try:
         yield
     finally:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ds4watch.access.keys import KeyTable
 from ds4watch.model.ports import Clock
 from ds4watch.model.service_policy import Board, ServicePolicy
 from ds4watch.model.worker import FleetSnapshot, WorkerPhase
@@ -87,6 +88,7 @@ class GatewayState:
         self.policy: ServicePolicy = self.board.policy
         self.served: frozenset[str] = frozenset()
         """Models of ready workers that are not excluded."""
+        self.keys = KeyTable()
         self.inflight = Inflight()
         self.requests_total = 0
         self.unserved: dict[str, int] = {}
@@ -99,6 +101,8 @@ class GatewayState:
     def apply(self, board: Board) -> None:
         """Obey `board` from this instant on; requests under way keep what they began with."""
         self._heard_at = self._clock.monotonic()
+        if board.keys != self.board.keys:
+            self.keys = KeyTable(board.keys)
         self.board = board
         self._came.set()
         self._came = asyncio.Event()

@@ -9,6 +9,8 @@ from typing import Any
 
 from ds4watch.model.action import ActionPlan, ActionStatus, Hold, Refusal
 from ds4watch.model.alert import AlertState, Transition
+from ds4watch.model.key_budget import KeyBudget
+from ds4watch.model.key_limits import KeyLimits
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason
@@ -28,6 +30,7 @@ class AuditKind(StrEnum):
     QUALITY = "quality"
     DAEMON = "daemon"
     FLEET = "fleet"
+    KEY = "key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +202,32 @@ class WorkerWish:
     who: str
     why: str
     at: UnixSeconds
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKey:
+    """An API key as it is stored. `old_sha256`: what a rotation left good until `old_until_at`."""
+
+    name: str
+    sha256: str
+    signing: str = field(repr=False)
+    limits: KeyLimits
+    budget: KeyBudget
+    created_at: UnixSeconds
+    expires_at: UnixSeconds | None = None
+    revoked_at: UnixSeconds | None = None
+    old_sha256: str = ""
+    old_until_at: UnixSeconds | None = None
+
+    def status(self, now: UnixSeconds) -> str:
+        """Return live, expired or revoked."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at is not None and now >= self.expires_at else "live"
+
+    def is_live(self, now: UnixSeconds) -> bool:
+        """Return whether it lets in."""
+        return self.status(now) == "live"
 
 
 @dataclass(frozen=True, slots=True)

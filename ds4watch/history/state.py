@@ -11,6 +11,7 @@ from ds4watch.history import (
     alert_rows,
     audit_rows,
     job_rows,
+    key_rows,
     ledger_rows,
     meta_rows,
     outbox_rows,
@@ -37,6 +38,7 @@ from ds4watch.history.rows import (
     Retention,
     RollingChange,
     StartTime,
+    StoredKey,
     TickCommit,
     WorkerWish,
 )
@@ -44,6 +46,7 @@ from ds4watch.history.tick_rows import Written, restored_state
 from ds4watch.model.action import ActionPlan, Hold, Outcome
 from ds4watch.model.alert import AlertState
 from ds4watch.model.errors import EdgeReason, StoreError
+from ds4watch.model.key_budget import KeyUse
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.worker import WorkerView
@@ -198,6 +201,21 @@ class StateStore:
     async def worker_wishes(self) -> list[WorkerWish]:
         """Return what a person wishes of each worker."""
         return await self._database.read(worker_rows.stored_wishes)
+
+    async def save_key(self, key: StoredKey, entry: AuditEntry) -> None:
+        """Store an API key in place of the one of its name, with its audit row."""
+        await self._database.write(key_rows.save_key, key, entry)
+
+    async def keys(self) -> list[StoredKey]:
+        """Return every API key that ever was."""
+        return await self._database.read(key_rows.stored_keys)
+
+    async def key_use(
+        self, start_at: UnixSeconds
+    ) -> tuple[list[KeyUse], dict[tuple[UnixSeconds, str], Nanos]]:
+        """Return tokens by key, and the money of busy workers, of the hours from then on."""
+        uses = await self._database.read(key_rows.key_use, start_at)
+        return uses, await self._database.read(key_rows.busy_costs, start_at)
 
     async def save_rolling(self, change: RollingChange, *entries: AuditEntry) -> None:
         """Store how far a rolling change is, with its audit rows."""

@@ -248,6 +248,23 @@ rolling_changes = Table(
     Column("document", Document, nullable=False),
 )
 
+api_keys = Table(
+    "api_keys",
+    STATE,
+    Column("name", Name(63), primary_key=True),
+    Column("sha256", Name(64), nullable=False),
+    # What requests are signed with; empty if the secret itself is sent.
+    Column("signing", Name(64), nullable=False),
+    Column("limits", Document, nullable=False),
+    Column("budget", Document, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_at", Instant),
+    Column("revoked_at", Instant),
+    # The secret before a rotation, as long as it is still good.
+    Column("old_sha256", Name(64), nullable=False),
+    Column("old_until_at", Instant),
+)
+
 meta = Table(
     "meta",
     STATE,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from ds4watch.model.key_budget import BudgetLeft
+from ds4watch.model.key_limits import KeyLimits
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import FleetSnapshot, WorkerView
 
@@ -30,7 +32,7 @@ class Limits:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Limits:
         """Read what `as_json` wrote; unknown keys (a newer daemon's) are ignored."""
-        known = {field.name for field in fields(cls)}
+        known = {it.name for it in fields(cls)}
         values = {name: value for name, value in data.items() if name in known}
         values["substitutions"] = tuple(
             (str(asked), str(serves)) for asked, serves in values.get("substitutions", ())
@@ -86,12 +88,48 @@ class ServicePolicy:
         )
 
 
+NO_LIMITS = KeyLimits()
+
+
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A gateway client. `sha256` is the hex digest of the secret; the secret is never stored."""
+    """A gateway client. `sha256` is the hex digest of the secret; the secret is never stored.
+
+    signing: what requests are signed with, in hex, made from the secret another way; empty: the
+        secret itself is sent. It is kept out of the repr: who has it can sign.
+    """
 
     name: str
     sha256: str
+    limits: KeyLimits = NO_LIMITS
+    expires_at: UnixSeconds | None = None
+    left: BudgetLeft | None = None
+    """What is left of its budget; None: it has none."""
+    signing: str = field(default="", repr=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a JSON-ready dict; `from_json` is its inverse."""
+        return {
+            "name": self.name,
+            "sha256": self.sha256,
+            "limits": self.limits.as_json(),
+            "expires_at": self.expires_at,
+            "left": None if self.left is None else self.left.as_json(),
+            "signing": self.signing,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ApiKey:
+        """Read what `as_json` wrote. Raises KeyError, TypeError or ValueError on anything else."""
+        expires_at, left = data.get("expires_at"), data.get("left")
+        return cls(
+            data["name"],
+            data["sha256"],
+            KeyLimits.from_json(data.get("limits", {})),  # an older daemon wrote none
+            None if expires_at is None else float(expires_at),
+            None if left is None else BudgetLeft.from_json(left),
+            str(data.get("signing", "")),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +151,7 @@ class Board:
             "at": self.fleet.at,
             "workers": [worker.as_json() for worker in self.fleet.workers],
             "policy": self.policy.as_json(),
-            "keys": [{"name": key.name, "sha256": key.sha256} for key in self.keys],
+            "keys": [key.as_json() for key in self.keys],
         }
 
     @classmethod
@@ -124,5 +162,5 @@ class Board:
             version=data["version"],
             fleet=FleetSnapshot(at=data["at"], workers=workers),
             policy=ServicePolicy.from_json(data["policy"]),
-            keys=tuple(ApiKey(key["name"], key["sha256"]) for key in data["keys"]),
+            keys=tuple(ApiKey.from_json(key) for key in data["keys"]),
         )

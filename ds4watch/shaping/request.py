@@ -56,7 +56,7 @@ def shape(
 ) -> Shaped:
     """Return the body for the worker under `policy`; unknown fields pass as they are.
 
-    `body` has passed `access.limits.check_request` and is not edited. A substitute that is
+    `body` has passed `access.request_check` and is not edited. A substitute that is
     not among the models `served` (None: any) is not used: an answer beats a cheap silence.
     """
     changes = _substitution(body["model"], policy.limits, served)

@@ -165,6 +165,25 @@ FLEET_SIGNALS = (
         "Time from a request's arrival to its end at the gateway.",
         edges=REQUEST_EDGES,
     ),
+    counter(
+        "ds4_output_filter_matches_total",
+        "What the output filter found in answers.",
+        "rule",
+        "action",
+    ),
+    counter(
+        "ds4_answers_scored_total",
+        "Answers scored for the signs of a broken model; a sample of them all.",
+        "worker",
+        "profile",
+    ),
+    counter(
+        "ds4_answer_score_sum_total",
+        "Sum of their scores, each from 0 (repeats itself, mixes scripts, says nothing) to 1. By"
+        " ds4_answers_scored_total, the mean.",
+        "worker",
+        "profile",
+    ),
     gauge("ds4_gateway_inflight_requests", "Requests open at the gateway."),
     counter("ds4_retry_count_total", "Attempts given up for another worker.", "reason"),
     *QUALITY_SIGNALS,

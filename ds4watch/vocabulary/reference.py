@@ -91,6 +91,8 @@ _ORIGINS = (
     ("ds4_cost_", "the price list and the ledger"),
     ("ds4_degradation_level", "the service policy in force"),
     ("ds4_gateway_inflight", "the gateways, asked each tick"),
+    ("ds4_output_filter_", "the gateways, asked each tick"),
+    ("ds4_answer", "the gateways, asked each tick"),
     ("ds4_gateway_", "the gateways' spools"),
     ("ds4_retry_", "the gateways' spools"),
     ("ds4_quantization_error", "log-probabilities of fixed prompts, asked of both workers"),

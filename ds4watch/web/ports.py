@@ -72,6 +72,24 @@ class AdminCommands(Protocol):
         """
         ...
 
+    def keys(self) -> list[dict[str, Any]]:
+        """Return what may be told of each API key of the gateway."""
+        ...
+
+    async def add_key(self, *, key: Mapping[str, Any], who: str, why: str) -> None:
+        """Let a new key in. Raises RefusedError if its name is taken, ValueError if it is odd."""
+        ...
+
+    async def revoke_key(self, *, name: str, who: str, why: str) -> bool:
+        """End a key; False if there is none."""
+        ...
+
+    async def rotate_key(
+        self, *, name: str, sha256: str, signing: str, grace_seconds: float, who: str, why: str
+    ) -> bool:
+        """Give a key another secret; False if there is none. Raises RefusedError."""
+        ...
+
     def wake(self) -> None:
         """Let the next evaluation begin at once."""
         ...

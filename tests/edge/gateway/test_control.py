@@ -101,6 +101,8 @@ async def test_stats_are_told_when_asked_for(tmp_path: Path) -> None:
             "inflight_by_worker": {},
             "requests_total": 1,
             "unserved": {},
+            "filtered": [],
+            "scores": {},
         }
 
 

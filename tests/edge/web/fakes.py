@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import copy
 import gzip
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -221,6 +221,7 @@ class FakeDaemon:
         self.wakes = 0
         self.changes: list[dict[str, Any]] = []
         self.steered: list[tuple[str, str, str, str]] = []
+        self.api_keys: dict[str, dict[str, Any]] = {}
         self.broken = False
 
     def status(self) -> dict[str, Any]:
@@ -285,6 +286,41 @@ class FakeDaemon:
             raise RefusedError(message)
         self.changes[-1] = {"status": verb, "who": who, "why": why}
         return f"{verb}: done"
+
+    def keys(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": key["name"],
+                "status": "live",
+                "signs": bool(key["signing"]),
+                "created_at": AT,
+                "expires_at": key["expires_at"],
+                "revoked_at": None,
+                "limits": key["limits"],
+                "budget": key["budget"],
+                "left": None,
+            }
+            for key in self.api_keys.values()
+        ]
+
+    async def add_key(self, *, key: Mapping[str, Any], who: str, why: str) -> None:
+        if key["name"] in self.api_keys:
+            message = f"there is a key {key['name']}"
+            raise RefusedError(message)
+        self.api_keys[key["name"]] = dict(key) | {"who": who, "why": why}
+
+    async def revoke_key(self, *, name: str, who: str, why: str) -> bool:
+        del who, why
+        return self.api_keys.pop(name, None) is not None
+
+    async def rotate_key(
+        self, *, name: str, sha256: str, signing: str, grace_seconds: float, who: str, why: str
+    ) -> bool:
+        del grace_seconds, who, why
+        if name not in self.api_keys:
+            return False
+        self.api_keys[name] |= {"sha256": sha256, "signing": signing}
+        return True
 
     def wake(self) -> None:
         self.wakes += 1

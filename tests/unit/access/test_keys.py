@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ds4watch.access.keys import bearer_token, digest, find_key, new_secret
+from ds4watch.access.key_rules import denied, denied_model
+from ds4watch.access.keys import KeyTable, bearer_token, digest, new_secret
 from ds4watch.access.roles import Role, allows
+from ds4watch.model.key_budget import BudgetLeft
+from ds4watch.model.key_limits import KeyLimits
 from ds4watch.model.service_policy import ApiKey
 
 
@@ -31,15 +34,58 @@ def test_a_key_is_found_by_its_own_secret_and_by_no_other(
 ) -> None:
     keys = tuple(ApiKey(f"k{at}", digest(secret)) for at, secret in enumerate(secrets))
     chosen = data.draw(st.integers(0, len(secrets) - 1))
-    found = find_key(keys, secrets[chosen])
+    table = KeyTable(keys)
+    found = table.find(secrets[chosen])
     assert found is not None
     assert found.name == f"k{chosen}"
-    assert find_key(keys, "".join(secrets) + "x") is None
+    assert table.find("".join(secrets) + "x") is None
+    assert table.find(keys[0].sha256) is None
 
 
 def test_odd_secrets_and_odd_tables_do_not_raise() -> None:
-    assert find_key((), "x") is None
-    assert find_key((ApiKey("odd", "ümlaut"), ApiKey("empty", "")), "\udcff\x00") is None
+    assert KeyTable().find("x") is None
+    assert not KeyTable()
+    assert KeyTable((ApiKey("odd", "ümlaut"), ApiKey("empty", ""))).find("\udcff\x00") is None
+
+
+def test_a_key_that_signs_is_found_by_name_and_never_by_its_secret() -> None:
+    key = ApiKey("signer", digest("secret"), signing="ab" * 32)
+    table = KeyTable((key, ApiKey("sends", digest("other"))))
+    assert table.find("secret") is None
+    assert table.signer("signer") is key
+    assert table.signer("sends") is None
+    assert "abab" not in repr(key)
+
+
+NOW = 1_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("key", "status", "code"),
+    [
+        (ApiKey("k", ""), None, None),
+        (ApiKey("k", "", expires_at=NOW + 1), None, None),
+        (ApiKey("k", "", expires_at=NOW), 401, "invalid_api_key"),
+        (ApiKey("k", "", left=BudgetLeft(1, NOW + 9)), None, None),
+        (ApiKey("k", "", left=BudgetLeft(0, NOW + 9)), 429, "insufficient_quota"),
+        (ApiKey("k", "", left=BudgetLeft(-5, NOW + 9)), 429, "insufficient_quota"),
+        (ApiKey("k", "", left=BudgetLeft(-5, NOW)), None, None),
+    ],
+)
+def test_a_key_ends_with_its_time_and_with_its_money(
+    key: ApiKey, status: int | None, code: str | None
+) -> None:
+    told = denied(key, NOW)
+    assert (told.status if told else None, told.code if told else None) == (status, code)
+
+
+def test_a_model_out_of_scope_reads_like_one_that_is_not_there() -> None:
+    key = ApiKey("k", "", KeyLimits(models=("cheap",)))
+    assert denied_model(key, "cheap") is None
+    told = denied_model(key, "dear")
+    assert told is not None
+    assert (told.status, told.code, told.param) == (404, "model_not_found", "model")
+    assert denied_model(ApiKey("all", ""), "dear") is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,116 @@
+"""Who is let in: a key that is sent, or a request that is signed with one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from ds4watch.access.key_rules import Denied, denied, denied_model
+from ds4watch.access.keys import bearer_token
+from ds4watch.access.signature import Signed, fault_of_form, is_genuine, signed_of
+from ds4watch.config.gateway_security import SignatureSettings
+from ds4watch.gateway.http.message import Request
+from ds4watch.gateway.replay_memory import ReplayMemory, Seen
+from ds4watch.gateway.replies import RefusedError, Reply, unavailable
+from ds4watch.gateway.state import GatewayState
+from ds4watch.model.ports import Clock
+from ds4watch.model.service_policy import ApiKey
+
+_NOT_SIGNED = "The request must be signed (docs/security.md)"
+_NO_KEY = "An API key is needed: Authorization: Bearer <key>"
+_NO_KEYS = "No API key is set up, and off loopback every request needs one"
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who asks; `signed`: what has to be verified against the body before anything is done."""
+
+    key: ApiKey
+    signed: Signed | None = None
+
+
+class Entry:
+    """Lets in by the keys of the board."""
+
+    def __init__(
+        self,
+        state: GatewayState,
+        settings: SignatureSettings,
+        memory: ReplayMemory,
+        clock: Clock,
+        *,
+        needs_key: bool,
+    ) -> None:
+        """`needs_key`: nobody is let in without one, though there be none."""
+        self._state = state
+        self._settings = settings
+        self._memory = memory
+        self._clock = clock
+        self._needs_key = needs_key or settings.required
+
+    def visitor(self, headers: Mapping[str, str]) -> Visitor | None:
+        """Return who asks, None where no key is needed. Raises RefusedError."""
+        if not self._state.keys and not self._needs_key:
+            return None
+        signed = signed_of(headers)
+        if signed is not None:
+            return Visitor(self._signer(signed), signed)
+        if self._settings.required:
+            raise _unknown(_NOT_SIGNED)
+        token = bearer_token(headers.get("Authorization"))
+        key = self._state.keys.find(token) if token is not None else None
+        if key is None:
+            raise _unknown(_NO_KEY if self._state.keys else _NO_KEYS)
+        return Visitor(self._valid(key))
+
+    def verify(self, visitor: Visitor | None, request: Request, body: bytes) -> None:
+        """Hold the body against the signature, if there is one. Raises RefusedError."""
+        if visitor is None or visitor.signed is None:
+            return
+        signed, key = visitor.signed, visitor.key
+        target = f"{request.path}?{request.query}" if request.query else request.path
+        if not is_genuine(signed, key.signing, method=request.method, target=target, body=body):
+            raise _unknown("The signature is not that of this request", "invalid_signature")
+        # Good from one window before its time to one after it: two from now at most.
+        good_seconds = 2 * self._settings.window_seconds
+        seen = self._memory.note(signed.signature, self._clock.now(), good_seconds=good_seconds)
+        if seen is Seen.REPLAYED:
+            raise _unknown("This signed request was sent before", "replayed_request")
+        if seen is Seen.UNKNOWN:
+            raise RefusedError(
+                unavailable("Too many signed requests to remember; try again", code="replay_full")
+            )
+
+    def check_model(self, visitor: Visitor | None, model: str) -> None:
+        """Keep a key to its models. Raises RefusedError."""
+        told = None if visitor is None else denied_model(visitor.key, model)
+        if told is not None:
+            raise _refused(told)
+
+    def _signer(self, signed: Signed) -> ApiKey:
+        window = self._settings.window_seconds
+        fault = fault_of_form(signed, self._clock.now(), window_seconds=window)
+        if fault is not None:
+            raise _unknown(fault, "invalid_signature")
+        key = self._state.keys.signer(signed.key)
+        if key is None:
+            raise _unknown("x-ds4-key names no key that signs", "invalid_signature")
+        return self._valid(key)
+
+    def _valid(self, key: ApiKey) -> ApiKey:
+        told = denied(key, self._clock.now())
+        if told is not None:
+            raise _refused(told)
+        return key
+
+
+def _refused(told: Denied) -> RefusedError:
+    return RefusedError(
+        Reply(told.status, told.message, told.code, kind=told.kind, param=told.param)
+    )
+
+
+def _unknown(message: str, code: str = "invalid_api_key") -> RefusedError:
+    status = HTTPStatus.UNAUTHORIZED
+    return RefusedError(Reply(status, message, code, kind="authentication_error"))

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ds4watch.engine.api_keys import ApiKeys, board_keys, recovered
+from ds4watch.history.rows import AuditEntry, StoredKey
+from ds4watch.model.errors import EdgeReason, RefusedError, StoreError
+from ds4watch.model.key_budget import BudgetLeft, KeyBudget, KeyUse
+from ds4watch.model.key_limits import KeyLimits
+from ds4watch.model.service_policy import ApiKey
+
+HOUR = 1_800_000_000.0
+NOW = HOUR + 600
+KEY = StoredKey("a", "aa" * 32, "", KeyLimits(), KeyBudget(), created_at=NOW)
+
+
+class Clock:
+    at = NOW
+
+    def now(self) -> float:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+class Store:
+    """Keeps keys in memory; the ledger is what a test says."""
+
+    def __init__(self) -> None:
+        self.saved: list[tuple[StoredKey, AuditEntry]] = []
+        self.uses: list[KeyUse] = []
+        self.busy: dict[tuple[float, str], int] = {}
+        self.asked: list[float] = []
+        self.is_broken = False
+
+    async def save_key(self, key: StoredKey, entry: AuditEntry) -> None:
+        self.saved.append((key, entry))
+
+    async def key_use(self, start_at: float) -> tuple[list[KeyUse], dict[tuple[float, str], int]]:
+        if self.is_broken:
+            raise StoreError("gone", reason=EdgeReason.GONE)
+        self.asked.append(start_at)
+        uses = [use for use in self.uses if use.hour_at >= start_at]
+        return uses, {at: nanos for at, nanos in self.busy.items() if at[0] >= start_at}
+
+
+class Board:
+    def __init__(self) -> None:
+        self.published: list[tuple[ApiKey, ...]] = []
+
+    def publish_keys(self, keys: tuple[ApiKey, ...]) -> None:
+        self.published.append(keys)
+
+
+class Case:
+    def __init__(self, *stored: StoredKey) -> None:
+        self.store, self.board, self.clock = Store(), Board(), Clock()
+        self.keys = ApiKeys(stored, self.store, self.board, self.clock)
+
+    def names(self) -> list[str]:
+        return [key.name for key in self.board.published[-1]]
+
+
+async def test_a_key_is_let_in_at_once_and_out_at_once() -> None:
+    case = Case()
+    await case.keys.add(KEY, who="ann", why="new")
+    assert case.names() == ["a"]
+    with pytest.raises(RefusedError, match="revoke it first"):
+        await case.keys.add(KEY, who="ann", why="again")
+    assert await case.keys.revoke("a", who="bob", why="leaked")
+    assert case.names() == []
+    assert not await case.keys.revoke("a", who="bob", why="leaked")
+    assert [(entry.who, entry.summary) for _, entry in case.store.saved] == [
+        ("ann", "added: new"),
+        ("bob", "revoked: leaked"),
+    ]
+    await case.keys.add(KEY, who="ann", why="")
+    assert case.names() == ["a"]
+
+
+async def test_after_a_rotation_the_old_secret_is_good_for_its_grace() -> None:
+    case = Case(KEY)
+    assert await case.keys.rotate(
+        "a", sha256="bb" * 32, signing="", grace_seconds=60, who="ann", why=""
+    )
+    new, old = case.board.published[-1]
+    assert (new.sha256, new.expires_at) == ("bb" * 32, None)
+    assert (old.name, old.sha256, old.expires_at) == ("a", "aa" * 32, NOW + 60)
+    case.clock.at += 60
+    case.keys.publish()
+    assert [key.sha256 for key in case.board.published[-1]] == ["bb" * 32]
+    with pytest.raises(RefusedError, match="does not sign"):
+        await case.keys.rotate(
+            "a", sha256="cc" * 32, signing="dd" * 32, grace_seconds=0, who="ann", why=""
+        )
+    assert not await case.keys.rotate(
+        "b", sha256="cc" * 32, signing="", grace_seconds=0, who="ann", why=""
+    )
+
+
+async def test_what_is_left_of_a_budget_goes_to_the_gateways_as_it_changes() -> None:
+    case = Case(replace(KEY, budget=KeyBudget(hour=100)), replace(KEY, name="b"))
+    await case.keys.refresh()
+    assert [key.left for key in case.board.published[-1]] == [BudgetLeft(100, HOUR + 3600), None]
+    case.store.uses = [KeyUse(HOUR, "w", "a", 30, 0, 0), KeyUse(HOUR, "w", "b", 10, 0, 0)]
+    case.store.busy = {(HOUR, "w"): 200}
+    await case.keys.refresh()
+    await case.keys.refresh()
+    assert len(case.board.published) == 2
+    left = case.board.published[-1][0].left
+    assert left == BudgetLeft(-50, HOUR + 3600)
+    assert left.is_spent(NOW)
+    assert case.keys.listed()[0]["left"] == {"nanos": -50, "until_at": HOUR + 3600}
+    # The month is read once, then only the hours that may still change.
+    assert case.store.asked[0] < HOUR - 3600
+    assert case.store.asked[1:] == [HOUR - 3600] * 2
+    case.clock.at = HOUR + 3600
+    await case.keys.refresh()
+    assert case.board.published[-1][0].left == BudgetLeft(100, HOUR + 7200)
+
+
+async def test_without_a_ledger_budgets_stand_as_they_were(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    case = Case(replace(KEY, budget=KeyBudget(hour=100)))
+    case.store.is_broken = True
+    await case.keys.refresh()
+    await case.keys.refresh()
+    assert case.names() == ["a"]
+    assert caplog.text.count("budgets stand") == 1
+
+
+def test_a_listed_key_tells_neither_secret_nor_digest() -> None:
+    told = repr(Case(replace(KEY, signing="ee" * 32)).keys.listed())
+    assert "aaaa" not in told
+    assert "eeee" not in told
+
+
+def test_what_has_expired_or_was_revoked_is_not_told_to_gateways() -> None:
+    keys = [
+        replace(KEY, name="gone", revoked_at=NOW - 1),
+        replace(KEY, name="old", expires_at=NOW),
+        replace(KEY, name="good", expires_at=NOW + 1),
+    ]
+    assert [key.name for key in board_keys(keys, NOW)] == ["good"]
+
+
+def test_keys_of_a_lost_state_are_taken_from_the_board(caplog: pytest.LogCaptureFixture) -> None:
+    now_key = replace(KEY, old_sha256="bb" * 32, old_until_at=NOW + 5)
+    (found,) = recovered(board_keys([now_key], NOW))
+    assert (found.name, found.sha256) == ("a", KEY.sha256)
+    assert "the state was lost" in caplog.text
