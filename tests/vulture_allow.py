@@ -39,7 +39,10 @@ def called_on_a_connection(of: object) -> None:
     hasattr(of, "data_received")
     hasattr(of, "eof_received")
     hasattr(of, "connection_lost")
+    hasattr(of, "pause_writing")
+    hasattr(of, "resume_writing")
     hasattr(of, "on_message_begin")  # httptools
+    hasattr(of, "on_url")
     hasattr(of, "on_header")
     hasattr(of, "on_headers_complete")
     hasattr(of, "on_body")

@@ -138,9 +138,14 @@ class WorkerConnection(asyncio.Protocol):
         self._received += len(data)
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self.fail(BrokenAnswerError("the answer is not HTTP"))
+        except httptools.HttpParserUpgrade:
+            self.fail(BrokenAnswerError("the answer is in another protocol"))
             return
+        except httptools.HttpParserError:
+            self._keep_alive = False
+            if not self.is_whole:  # else it is only what came behind the answer
+                self.fail(BrokenAnswerError("the answer is not HTTP"))
+                return
         if not self.has_head and self._received > _MAX_HEAD_BYTES:
             self.fail(BrokenAnswerError(f"a head of over {_MAX_HEAD_BYTES} bytes"))
         if self._sink is not None and self._parts:
@@ -173,6 +178,11 @@ class WorkerConnection(asyncio.Protocol):
             self.fail(BrokenAnswerError(f"the answer broke off in its {part}"))
 
     # -- httptools
+
+    def on_message_begin(self) -> None:
+        """Stop at a second answer to one question."""
+        if self.is_whole:
+            raise BrokenAnswerError("more than one answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; trailers come too late."""
