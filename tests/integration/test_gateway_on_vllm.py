@@ -48,7 +48,7 @@ async def test_completions_whole_and_streamed_are_the_same_and_booked_as_told(
         assert text == whole.choices[0].message.content
         assert [chunk.usage.completion_tokens for chunk in chunks if chunk.usage] == [8]
         bare = await client.chat.completions.create(**chat, stream=True)
-        assert all(chunk.usage is None and chunk.choices async for chunk in bare)
+        assert all([chunk.usage is None and chunk.choices async for chunk in bare])
         prompt = await client.completions.create(model="tiny", prompt="Hello", max_tokens=3)
         assert prompt.usage is not None
         booked = await records(front, 4)

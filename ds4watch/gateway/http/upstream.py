@@ -194,7 +194,9 @@ class WorkerConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """Let the answer be looked at, unless it is only an interim one (1xx)."""
         status = self._parser.get_status_code()
-        if status >= 200 or status == 101:
+        if status == 101:
+            raise BrokenAnswerError("the answer is in another protocol")
+        if status >= 200:
             self.status = status
             self.has_head = True
 
