@@ -55,7 +55,7 @@ bench: $(DEV_READY) ## measure everything
 	  $(PY) -m "benchmarks.$$name"
 	done
 
-bench-%: $(DEV_READY) ## measure one thing: bench-parse, bench-scrape, bench-storage, bench-query, bench-reaction, bench-replay
+bench-%: $(DEV_READY) ## measure one thing: bench-parse, bench-gateway, bench-scrape, bench-storage, bench-query, bench-reaction, bench-replay
 	@$(PY) -m benchmarks.bench_$* $(ARGS)
 
 lint: $(DEV_READY) ## style, types, layers, dead code
@@ -70,7 +70,7 @@ clean: ## remove caches and build results
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean ## remove the virtual environments too
-	@rm -rf .venv .venv-ray .venv-vllm
+	@rm -rf .venv .venv-peers .venv-ray .venv-vllm
 
 define make_venv
 $(PY) -m pip --version >/dev/null 2>&1 || { python=$$(.ci/python); "$$python" -m venv --clear .venv; }

@@ -40,7 +40,7 @@ from ds4watch.model.service_policy import ApiKey, Board, Limits, ServicePolicy
 from ds4watch.model.worker import FleetSnapshot, WorkerPhase, WorkerView
 
 CONNECTIONS = 32
-SECRET = "ds4-bench"
+SECRET = "sk-" + hashlib.sha256(b"bench").hexdigest()
 PEERS = ROOT / ".venv-peers"
 TARGETS = (7000.0, 0.4, 2086.0)
 CHAT = {
@@ -236,7 +236,10 @@ def _vllm_router(stack: ExitStack, folder: Path, worker: str) -> Front:
 def _litellm(stack: ExitStack, folder: Path, worker: str) -> Front:
     port, program = free_port(), _peer("litellm", "litellm[proxy]", "litellm")
     parameters = {"model": "openai/m", "api_base": f"{worker}/v1", "api_key": "none"}
-    told = {"model_list": [{"model_name": "m", "litellm_params": parameters}]}
+    told = {
+        "model_list": [{"model_name": "m", "litellm_params": parameters}],
+        "general_settings": {"master_key": SECRET},
+    }
     config = folder / "litellm.yaml"
     config.write_text(json.dumps(told))  # JSON is YAML
     command = [

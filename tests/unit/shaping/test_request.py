@@ -42,6 +42,10 @@ def policy(level: int = 1, **limits: Any) -> ServicePolicy:
         (RequestKind.TEXT, {}, 64, {}),
         (RequestKind.TEXT, {}, 8, {"max_tokens": 8}),
         (RequestKind.TEXT, {"max_tokens": 0}, 8, {"max_tokens": 0}),
+        (RequestKind.RESPONSES, {}, 8, {"max_output_tokens": 8}),
+        (RequestKind.RESPONSES, {"max_output_tokens": 9}, 8, {"max_output_tokens": 8}),
+        (RequestKind.RESPONSES, {"max_output_tokens": 7}, 8, {"max_output_tokens": 7}),
+        (RequestKind.OTHER, {"dimensions": 99}, 8, {"dimensions": 99}),
     ],
 )
 def test_tokens_are_capped_and_never_raised(

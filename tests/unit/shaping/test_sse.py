@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ds4watch.model.usage import Usage
 from ds4watch.shaping.sse import OversizedEventError, SseRelay
-from ds4watch.shaping.usage import usage_of
+from ds4watch.shaping.usage import usage_at_the_end, usage_of
 
 
 def usage(prompt: int, completion: int, cached: int | None = None) -> dict[str, Any]:
@@ -200,3 +200,59 @@ def test_an_endless_event_is_refused_rather_than_held() -> None:
 )
 def test_usage_is_read_without_trust(reported: Any, read: Usage | None) -> None:
     assert usage_of(reported) == read
+
+
+TEXTS = st.sampled_from(
+    ["a", 'lo, "usage":{"a":1}}', "[DONE]", '"choices":[]', "\n\n", "{}", "error", "data: {"]
+)
+SINGLE = st.one_of(
+    st.builds(chunk, TEXTS, told=st.builds(usage, st.just(5), st.integers(0, 99))),
+    st.builds(chunk, TEXTS, told=st.builds(usage, st.just(5), st.integers(0, 9), st.just(2))),
+    st.builds(chunk, TEXTS, index=st.integers(0, 2), told=st.builds(usage, st.just(5), st.just(1))),
+    st.builds(chunk, TEXTS, told=st.just({"prompt_tokens": 1, "odd": "}"})),
+    st.builds(chunk, TEXTS, usage=st.none()),
+    st.builds(chunk, TEXTS, usage=st.just({"prompt_tokens": 3}), after=TEXTS),
+    st.builds(chunk, TEXTS, error=st.just({"message": "boom"})),
+    st.builds(lambda told: {"id": "c1", "choices": [], "usage": told}, st.builds(
+        usage, st.just(5), st.integers(0, 9))),
+    st.just("[DONE]"),
+)  # fmt: skip
+
+
+@given(
+    events=st.lists(st.tuples(SINGLE, st.sampled_from(["\n\n", "\n\n", "\n\n", "\r\n\r\n"]))),
+    last=st.booleans(),
+    each=st.booleans(),
+)
+def test_many_events_at_once_are_the_same_as_one_by_one(
+    events: list[tuple[Any, str]], last: bool, each: bool
+) -> None:
+    pieces = [event(data, end=end) for data, end in events]
+    at_once, one = run([b"".join(pieces)], last=last, each=each)
+    singly, other = run(pieces, last=last, each=each)
+    assert at_once == singly
+    assert (one.usage, one.done, one.error) == (other.usage, other.done, other.error)
+
+
+JSONS = st.recursive(
+    st.none() | st.integers(-5, 5) | TEXTS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["usage", "prompt_tokens", "x"]), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(answer=st.dictionaries(st.sampled_from(["usage", "id", "choices", "z"]), JSONS))
+def test_usage_at_the_end_of_an_answer_is_what_reading_all_of_it_tells(
+    answer: dict[str, Any],
+) -> None:
+    expected = usage_of(answer.get("usage"))
+    assert usage_at_the_end(json.dumps(answer).encode()) == expected
+    assert usage_at_the_end(json.dumps(answer, separators=(",", ":")).encode()) == expected
+
+
+def test_usage_in_the_words_of_the_responses_api() -> None:
+    told = {"input_tokens": 5, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 9}}
+    assert usage_of(told) == Usage(prompt=5, cached=5, completion=2)
