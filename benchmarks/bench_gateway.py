@@ -165,7 +165,14 @@ def _measure(front: Front, into: Measured, folder: Path, seconds: float) -> None
 
 def _wrk(front: Front, script: Path, *, seconds: float, connections: int) -> Load:
     before = cpu_seconds(front.pid)
-    options = ["-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "--latency"]
+    options = [
+        "-t1",
+        f"-c{connections}",
+        f"-d{max(1, round(seconds))}s",
+        "--latency",
+        "--timeout",
+        "30s",
+    ]
     command = ["wrk", *options, "-s", str(script), f"{front.url}/v1/chat/completions"]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     used = cpu_seconds(front.pid) - before

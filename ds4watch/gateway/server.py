@@ -19,7 +19,7 @@ from ds4watch.gateway.control import ControlClient
 from ds4watch.gateway.entry import Entry
 from ds4watch.gateway.forward import Forwarder
 from ds4watch.gateway.handlers import Handlers
-from ds4watch.gateway.http.connection import Bounds
+from ds4watch.gateway.http.parties import Bounds
 from ds4watch.gateway.http.pool import Pool
 from ds4watch.gateway.http.server import HttpServer
 from ds4watch.gateway.output_rules import OutputRules

@@ -2,5 +2,5 @@
 
 `head` reads a request's head strictly, `body` takes a body in, `connection` is one client's,
 `server` all of them; `upstream` is one connection to a worker, `pool` keeps them. Reasons for not
-using aiohttp here: its server and client alone took more than the time a request may cost.
+using aiohttp here: its server and client alone took more CPU than a request may cost.
 """

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Protocol, cast
+from collections.abc import Callable
+from typing import cast
 
 from ds4watch.gateway.http.body import Body
 from ds4watch.gateway.http.errors import BadRequestError
 from ds4watch.gateway.http.head import MAX_HEAD_BYTES, Head, check_part, parse_head
 from ds4watch.gateway.http.message import HeaderLines, Request, Response, Stream, head_bytes
+from ds4watch.gateway.http.parties import Bounds, Handler, Owner, Refuser
 
 log = logging.getLogger(__name__)
 
@@ -20,29 +20,6 @@ _LINGER_SECONDS = 2.0
 _MAX_LINGER_BYTES = 1 << 24
 _WRITE_HIGH_BYTES = 1 << 18
 
-Handler = Callable[[Request], Awaitable[Response | Stream]]
-
-
-class Refuser(Protocol):
-    """Words what is answered to no request at all."""
-
-    def __call__(self, status: int, message: str, code: str) -> Response:
-        """Return the answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What a client may take: bytes of a body, seconds for its head, for its body, and idle.
-
-    stalled_seconds: without taking anything of an answer that waits for it.
-    """
-
-    max_body_bytes: int
-    head_seconds: float = 10.0
-    body_seconds: float = 60.0
-    idle_seconds: float = 75.0
-    stalled_seconds: float = 120.0
-
 
 class ClientConnection(asyncio.Protocol):
     """Reads ahead no further than a bound, and never stops reading: who leaves is noticed at once.
@@ -50,12 +27,6 @@ class ClientConnection(asyncio.Protocol):
     Invariant: once a request is not as it should be, nothing that follows on the connection is
     read as a request.
     """
-
-    __slots__ = (
-        "_ahead", "_body", "_bounds", "_deadline", "_flow", "_handler", "_head", "_is_closing",
-        "_is_slow", "_lingered", "_loop", "_owner", "_refuse", "_stream", "_task", "_transport",
-        "_unsent",
-    )  # fmt: skip
 
     def __init__(self, owner: Owner, handler: Handler, refuse: Refuser, bounds: Bounds) -> None:
         self._owner = owner
@@ -329,16 +300,3 @@ class ClientConnection(asyncio.Protocol):
             self._transport.abort()
         self._unsent = unsent
         self._deadline = now + self._bounds.stalled_seconds
-
-
-class Owner(Protocol):
-    """Who keeps the connections."""
-
-    date: bytes
-    is_draining: bool
-
-    def opened(self, connection: ClientConnection) -> None:
-        """Take a connection in."""
-
-    def closed(self, connection: ClientConnection) -> None:
-        """Forget a connection."""

@@ -7,7 +7,8 @@ import socket
 import time
 from email.utils import formatdate
 
-from ds4watch.gateway.http.connection import Bounds, ClientConnection, Handler, Refuser
+from ds4watch.gateway.http.connection import ClientConnection
+from ds4watch.gateway.http.parties import Bounds, Handler, Refuser
 
 _BACKLOG = 1024
 _LOOK_SECONDS = 0.25

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ds4watch.gateway.http.connection import Bounds, ClientConnection
+from ds4watch.gateway.http.connection import ClientConnection
 from ds4watch.gateway.http.message import Request, Response
+from ds4watch.gateway.http.parties import Bounds
 from ds4watch.gateway.http.server import HttpServer
 from ds4watch.model.usage import RequestOutcome
 from tests.edge.gateway.raw import BODY, PATH, Client, chunked, client_of, post
