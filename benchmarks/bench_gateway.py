@@ -147,11 +147,16 @@ def _print(found: dict[str, Measured]) -> None:
     for name in ("vllm-router", "litellm"):
         if name in found:
             other = found[name].figures()
-            print(f"requests/s, ours to {name} (more is better): ratio={plain / other[0]:.2f}")
-            print(f"streams/s, ours to {name} (more is better): ratio={streams / other[2]:.2f}")
-            if base and other[1] > base:
-                added = (median - base) / (other[1] - base)
-                print(f"added ms, ours to {name} (less is better): ratio={added:.2f}")
+            _ratio(f"requests/s, ours to {name} (more is better)", plain, other[0])
+            _ratio(f"streams/s, ours to {name} (more is better)", streams, other[2])
+            _ratio(f"added ms, ours to {name} (less is better)", median - base, other[1] - base)
+
+
+def _ratio(what: str, ours: float, theirs: float) -> None:
+    if theirs <= 0:
+        print(f"{what}: theirs is {theirs:g}, so there is no ratio")
+    else:
+        print(f"{what}: ratio={ours / theirs:.2f}")
 
 
 def _measure(front: Front, into: Measured, folder: Path, seconds: float) -> None:

@@ -40,7 +40,7 @@ _NOT_FOR_WORKERS = _HOP_BY_HOP | {
     b"x-data-parallel-rank",
 }
 _NOT_FOR_CLIENTS = _HOP_BY_HOP | {
-    *(b"content-length", b"content-encoding", b"date", b"server", b"set-cookie", b"set-cookie2"),
+    *(b"content-length", b"date", b"server", b"set-cookie", b"set-cookie2"),
     # Of the address that answered, and that is ours; the first would lead into our network.
     *(b"location", b"content-location", b"refresh", b"alt-svc", b"strict-transport-security"),
     *(b"clear-site-data", b"public-key-pins", b"x-powered-by", b"via", b"www-authenticate"),
@@ -93,7 +93,7 @@ def lines_for_worker(headers: RawHeaders, request_id: str) -> bytes:
 def headers_for_client(
     headers: RawHeaders, own: list[tuple[bytes, bytes]]
 ) -> list[tuple[bytes, bytes]]:
-    """Return the worker's headers less hop-by-hop ones and those of its encoding, with ours."""
+    """Return the worker's headers less hop-by-hop ones and those of its own server, with ours."""
     named = _named_by_connection(headers)
     passed = [
         header

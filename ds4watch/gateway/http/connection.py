@@ -85,8 +85,7 @@ class ClientConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Note that the client does not keep up."""
-        self._is_slow = True
-        self._unsent = -1
+        self._is_slow, self._unsent = True, -1
         self._deadline = self._loop.time() + self._bounds.stalled_seconds
         if self._flow is not None:
             self._flow(False)  # noqa: FBT003 - the one thing that it is told
@@ -258,8 +257,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _turn_away(self, error: BadRequestError) -> None:
         self._is_closing = True
-        self._ahead = b""
-        self._head = self._body = None
+        self._ahead, self._head, self._body = b"", None, None
         if self._transport is not None:
             response = self._refuse(error.status, str(error), error.code)
             self._transport.write(self._whole(response))

@@ -236,8 +236,8 @@ async def test_other_questions_pass_byte_for_byte_with_their_query(
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked.append(await heard(reader))
-        head = b"HTTP/1.1 200 OK\r\nX-Odd:  a b \r\nContent-Length: %d\r\n\r\n" % len(answer)
-        writer.write(head + answer)
+        head = b"HTTP/1.1 200 OK\r\nX-Odd:  a b \r\nContent-Encoding: odd\r\nContent-Length: %d"
+        writer.write(head % len(answer) + b"\r\n\r\n" + answer)
 
     raw = json.dumps({"model": "m", **body}, indent=3).encode()
     async with talking(talk) as worker, front_of(tmp_path, board_of(worker)) as front:
@@ -245,6 +245,7 @@ async def test_other_questions_pass_byte_for_byte_with_their_query(
             assert response.status == 200
             assert await response.read() == answer
             assert response.headers["X-Odd"] == "a b"
+            assert response.headers["Content-Encoding"] == "odd"
         (record,) = await records(front)
         async with front.post({"input": 1}, path) as response:
             assert (response.status, (await response.json())["error"]["param"]) == (400, "model")
