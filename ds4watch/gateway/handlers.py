@@ -186,7 +186,7 @@ class Handlers:
         self._state.requests_total += 1
         now, ended_at = self._clock.monotonic(), self._clock.now()
         self._spool.append(
-            lambda seq: call.record(gateway=self._name, seq=seq, now=now, ended_at=ended_at)
+            lambda seq: call.line(gateway=self._name, seq=seq, now=now, ended_at=ended_at)
         )
 
 

@@ -19,11 +19,9 @@ from io import FileIO
 from pathlib import Path
 
 from ds4watch.model.errors import EdgeReason, StoreError
-from ds4watch.model.usage import RequestRecord
 
 log = logging.getLogger(__name__)
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _FLUSH_SECONDS = 0.1
 _TAIL_BYTES = 1 << 20
 MAX_FILE_BYTES = 16 << 20
@@ -55,16 +53,15 @@ class Spool:
         if not self._seq and len(files) > 1:  # it had just begun a new file
             self._seq = _resume(files[-2])[1]
 
-    def append(self, record_of: Callable[[int], RequestRecord]) -> None:
-        """Queue the record that `record_of` makes of its number; never waits, never raises."""
+    def append(self, line_of: Callable[[int], bytes]) -> None:
+        """Queue the line that `line_of` makes of its number; never waits, never raises."""
         if len(self._queue) >= self._max_queued:
             self.dropped += 1
             if self.dropped == 1:
                 log.error("spool %s: the queue is full, records are lost", self._path)
             return
         self._seq += 1
-        line = _ENCODER.encode(record_of(self._seq).as_json())
-        self._queue.append(line.encode() + b"\n")
+        self._queue.append(line_of(self._seq))
 
     async def run(self) -> None:
         """Write what is queued every 100 ms until closed, then what is left."""

@@ -9,31 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from ds4watch.gateway.call import Call
 from ds4watch.gateway.spool import Spool
 from ds4watch.model.errors import StoreError
-from ds4watch.model.usage import RequestOutcome, RequestRecord
+from ds4watch.model.usage import RequestOutcome
 from tests.edge.gateway.support import records_in
 
 
-def numbered(name: str) -> Callable[[int], RequestRecord]:
-    def record_of(seq: int) -> RequestRecord:
-        return RequestRecord(
-            id=name,
-            gateway="g0",
-            seq=seq,
-            ended_at=1.0,
-            key="",
-            path="/v1/completions",
-            model_asked="m",
-            model_served="m",
-            worker="w",
-            status=200,
-            outcome=RequestOutcome.OK,
-            stream=False,
-            duration_seconds=0.1,
-        )
-
-    return record_of
+def numbered(name: str) -> Callable[[int], bytes]:
+    call = Call(id=name, path="/v1/completions", started_at=0.9, model_asked="m", worker="w")
+    call.end(200, RequestOutcome.OK)
+    return lambda seq: call.line(gateway="g0", seq=seq, now=1.0, ended_at=1.0)
 
 
 def path_in(folder: Path) -> Path:
