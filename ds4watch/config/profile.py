@@ -32,6 +32,7 @@ class WorkClass(StrEnum):
     ANY = "any"
     INTERACTIVE = "interactive"
     BATCH = "batch"
+    LONG = "long"
 
 
 class Geometry(Section):

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pydantic import Field, SecretStr, model_validator
 
 from ds4watch.config.gateway_security import IntakeSettings, SignatureSettings
+from ds4watch.config.routing import RoutingSettings
 from ds4watch.config.scrape import ScrapeGroup
 from ds4watch.config.section import Port, Seconds, Section
 from ds4watch.config.source import SourceSettings
@@ -60,6 +61,7 @@ class GatewaySettings(Section):
     lease_seconds: Seconds = Field(
         600.0, description="Without a daemon for so long, limits are taken back level by level."
     )
+    routing: RoutingSettings = RoutingSettings()
 
 
 class ScrapeSettings(Section):

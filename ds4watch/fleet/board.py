@@ -41,6 +41,13 @@ class GatewayView:
     """What the output filter found, by rule and action, since then."""
     scores: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     """Answers scored and the sum of their scores, by worker, since then."""
+    aside: Mapping[str, str] = field(default_factory=dict)
+    """Workers that it leaves out, and why."""
+    long_open: int = 0
+    long_waiting: int = 0
+    """Long prompts at workers, and those that wait for their turn."""
+    long_sessions: tuple[int, int] = (0, 0)
+    """Requests of conversations of many turns in the last minutes, and how many of them failed."""
 
 
 class _Link:
@@ -256,12 +263,17 @@ def _heard(view: GatewayView, message: Mapping[str, Any]) -> GatewayView:
             str(worker): (int(count), float(total))
             for worker, (count, total) in message.get("scores", {}).items()
         }
+        requests, errors = message.get("long_sessions", (0, 0))  # older gateways tell none
         return replace(
             view,
             inflight=int(message["inflight"]),
             unserved=unserved,
             filtered=filtered,
             scores=scores,
+            aside={str(name): str(why) for name, why in message.get("aside", {}).items()},
+            long_open=int(message.get("long_open", 0)),
+            long_waiting=int(message.get("long_waiting", 0)),
+            long_sessions=(int(requests), int(errors)),
         )
     return view
 

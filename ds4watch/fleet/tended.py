@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ds4watch.config.profile import Profile
+from ds4watch.config.profile import Profile, WorkClass
 from ds4watch.fleet.backends import Backend
 from ds4watch.fleet.command import can_sleep
 from ds4watch.fleet.life import (
@@ -129,6 +129,8 @@ class Tended:
             reason=life.reason,
             pid=backend.pid(self.spec),
             max_inflight=most_inflight(self.running.profile),
+            is_current=self.next_spec is None and not self.leaves,
+            is_for_long=self.running.profile.work is WorkClass.LONG,
         )
 
     def facts(self, *, is_taken: bool) -> Facts:

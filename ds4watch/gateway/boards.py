@@ -59,7 +59,10 @@ def _is_sound(board: Board) -> bool:
 
 
 def _are_sound_limits(limits: Limits) -> bool:
-    numbers = (limits.max_tokens_cap, limits.max_inflight, limits.shed_below_priority)
+    numbers = (
+        *(limits.max_tokens_cap, limits.max_inflight, limits.shed_below_priority),
+        limits.max_turns,
+    )
     return all(number is None or (_is_whole(number) and number >= 0) for number in numbers)
 
 

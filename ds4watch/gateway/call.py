@@ -33,6 +33,9 @@ class Call:
     first_byte_at: float | None = None
     usage: Usage | None = None
     estimated: bool = False
+    session: int | None = None
+    has_many_turns: bool = False
+    is_long: bool = False
     level: int = 0
     degraded: tuple[str, ...] = ()
     retries: list[tuple[str, RetryReason]] = field(default_factory=list)

@@ -114,6 +114,10 @@ class ControlClient:
             "inflight_by_worker": dict(self._state.inflight.by_worker),
             "requests_total": self._state.requests_total,
             "unserved": dict(self._state.unserved),
+            "aside": self._state.chooser.aside(),
+            "long_open": self._state.long_queue.open,
+            "long_waiting": self._state.long_queue.waiting,
+            "long_sessions": self._state.long_sessions(),
         } | self._counters()
 
     async def _send(self, writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:

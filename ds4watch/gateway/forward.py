@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from dataclasses import replace
 
+from ds4watch.config.settings import GatewaySettings
 from ds4watch.gateway.call import Call
+from ds4watch.gateway.counting import LengthTeller
 from ds4watch.gateway.headers import lines_for_worker
 from ds4watch.gateway.http.message import Request, Response, Stream
 from ds4watch.gateway.relay import AttemptError, Relay
 from ds4watch.gateway.replies import RefusedError, Reply, unavailable
 from ds4watch.gateway.state import GatewayState
+from ds4watch.model.ports import Clock
 from ds4watch.model.usage import RequestOutcome, RetryReason
-from ds4watch.routing.choice import NoRoute, NoRouteReason, RouteDecision
+from ds4watch.routing.choice import Ask, NoRoute, NoRouteReason, RouteDecision
+from ds4watch.routing.lengths import Length
 from ds4watch.routing.retry import Fail, GiveUp, costs_budget, next_step, status_of
 from ds4watch.shaping.request import Shaped
 
@@ -22,12 +28,22 @@ class Forwarder:
     """Tries workers until one answers or there is no sense in going on."""
 
     def __init__(
-        self, state: GatewayState, relay: Relay, *, max_attempts: int, wake_wait_seconds: float
+        self,
+        state: GatewayState,
+        relay: Relay,
+        *,
+        settings: GatewaySettings,
+        lengths: LengthTeller,
+        clock: Clock,
     ) -> None:
         self._state = state
+        self._chooser = state.chooser
         self._relay = relay
-        self._wake_wait_seconds = wake_wait_seconds
-        self._max_attempts = max_attempts
+        self._lengths = lengths
+        self._clock = clock
+        self._wake_wait_seconds = settings.wake_wait_seconds
+        self._max_attempts = settings.max_attempts
+        self._retry_within_seconds = settings.routing.retry_within_seconds
         # What was told and has not ended: the first failure is told, not each.
         self._failing: dict[str, RetryReason] = {}
         self._giving_up: GiveUp | None = None
@@ -37,38 +53,56 @@ class Forwarder:
     ) -> Response | Stream:
         """Return the response for the client. Raises RefusedError, ClientGoneError."""
         self._state.count_request()
+        length = self._lengths.tell(shaped.model, len(payload), shaped.body)
+        if length is Length.DOUBTFUL:
+            call.is_long = await self._lengths.is_long(shaped.model, payload, shaped.body)
+        else:
+            call.is_long = length is Length.LONG
+        if not call.is_long:
+            return await self._forward(request, call, shaped, payload)
+        async with self._state.long_queue.turn(shaped.model):
+            return await self._forward(request, call, shaped, payload)
+
+    async def _forward(
+        self, request: Request, call: Call, shaped: Shaped, payload: bytes
+    ) -> Response | Stream:
         headers = lines_for_worker(request.headers.raw, call.id)
-        route = await self._first_route(call, shaped.model)
-        tried: frozenset[str] = frozenset()
+        ask = Ask(shaped.model, call.session, call.is_long)
+        route = await self._first_route(call, ask)
         while True:
             worker = route.worker
             call.worker, call.model_served = worker.id, shaped.model
             call.attempts += 1
+            began_at = self._clock.monotonic()
             try:
-                with self._state.inflight.attempt(worker.id):
+                with self._state.inflight.attempt(worker.id, is_long=call.is_long):
                     response = await self._relay.attempt(
                         request, call, worker, shaped=shaped, payload=payload, headers=headers
                     )
             except AttemptError as error:
-                self._note_failure(worker.id, error)
-                tried |= {worker.id}
-                following = await self._next_route(call, shaped.model, error, tried)
+                self._note_failure(worker.id, call, error)
+                ask = replace(ask, tried=ask.tried | {worker.id})
+                following = await self._next_route(call, ask, error)
                 if following is None:
                     return self._give_up(call, error)
                 route = following
+            except asyncio.CancelledError:
+                self._chooser.left(worker.id, call, began_at)
+                raise
             else:
-                self._note_success(worker.id)
+                self._note_success(worker.id, call, began_at)
+                if call.usage is not None:
+                    self._lengths.learn(shaped.model, len(payload), call.usage.prompt)
                 return response
 
-    async def _first_route(self, call: Call, model: str) -> RouteDecision:
-        route = await self._state.until_routable(model, self._wake_wait_seconds)
+    async def _first_route(self, call: Call, ask: Ask) -> RouteDecision:
+        route = await self._state.until_routable(ask, self._wake_wait_seconds)
         if isinstance(route, RouteDecision):
             return route
-        raise self._no_route(call, route, model)
+        raise self._no_route(call, route, ask.model)
 
-    async def _next_route(
-        self, call: Call, model: str, error: AttemptError, tried: frozenset[str]
-    ) -> RouteDecision | None:
+    async def _next_route(self, call: Call, ask: Ask, error: AttemptError) -> RouteDecision | None:
+        age = self._clock.monotonic() - call.started_at
         is_paid = costs_budget(error.failure, attempt=call.attempts)
         step = next_step(
             error.failure,
@@ -76,13 +110,14 @@ class Forwarder:
             max_attempts=self._max_attempts,
             bytes_sent=call.response is not None,
             budget_left=not is_paid or self._state.has_retry_left(),
+            in_time=age < self._retry_within_seconds,
         )
         if isinstance(step, Fail):
             if self._giving_up is not step.because:
                 self._giving_up = step.because
                 log.warning("requests are given up (%s): %s", step.because, error)
             return None
-        route = await self._state.until_routable(model, self._wake_wait_seconds, tried)
+        route = await self._state.until_routable(ask, self._wake_wait_seconds)
         if isinstance(route, NoRoute):
             return None
         if is_paid:
@@ -90,16 +125,15 @@ class Forwarder:
         call.retries.append((call.worker, step.reason))
         return route
 
-    def _note_failure(self, worker: str, error: AttemptError) -> None:
+    def _note_failure(self, worker: str, call: Call, error: AttemptError) -> None:
         reason = error.failure.reason
         if self._failing.get(worker) is not reason:
             self._failing[worker] = reason
             log.warning("worker %s: %s: %s", worker, reason, error)
-        if reason is RetryReason.CONNECT:
-            self._state.unreachable(worker)
+        self._chooser.failed(worker, call, reason)
 
-    def _note_success(self, worker: str) -> None:
-        self._state.reached(worker)
+    def _note_success(self, worker: str, call: Call, began_at: float) -> None:
+        self._chooser.answered(worker, call, began_at)
         if self._failing.pop(worker, None) is not None:
             log.info("worker %s answers again", worker)
         self._giving_up = None

@@ -23,9 +23,12 @@ from ds4watch.gateway.state import GatewayState
 from ds4watch.model.ports import Clock
 from ds4watch.model.usage import RequestOutcome
 from ds4watch.routing.admission import admit, priority_of
+from ds4watch.routing.sessions import HEADER as SESSION_HEADER
+from ds4watch.routing.sessions import has_many_turns, session_key
 from ds4watch.shaping.request import RequestKind, Shaped, shape
 
 _MAX_MODEL_LENGTH = 256
+_ANSWERED = (RequestOutcome.OK, RequestOutcome.UPSTREAM_ERROR)
 
 
 class Handlers:
@@ -80,6 +83,8 @@ class Handlers:
             "models": sorted(state.served),
             "inflight": state.inflight.total,
             "spool_dropped": self._spool.dropped,
+            "routing": state.chooser.shown()
+            | {"long_open": state.long_queue.open, "long_waiting": state.long_queue.waiting},
         }
         return json_response(body, status=503 if state.draining else 200, headers=[])
 
@@ -151,6 +156,9 @@ class Handlers:
         intake.check(self._check, body, kind)
         self._entry.check_model(visitor, body["model"])
         self._admit(request, call)
+        if self._state.chooser.wants_sessions:
+            call.session = session_key(request.headers.get(SESSION_HEADER), body)
+        call.has_many_turns = has_many_turns(body)
         with self._state.inflight.request():
             shaped = self._shape(body, kind, call)
             payload = _dump(shaped.body) if shaped.changed else raw
@@ -184,6 +192,9 @@ class Handlers:
 
     def _book(self, call: Call) -> None:
         self._state.requests_total += 1
+        if call.has_many_turns and call.outcome in _ANSWERED:
+            is_error = call.outcome is RequestOutcome.UPSTREAM_ERROR
+            self._state.count_long_session(is_error=is_error)
         now, ended_at = self._clock.monotonic(), self._clock.now()
         self._spool.append(
             lambda seq: call.line(gateway=self._name, seq=seq, now=now, ended_at=ended_at)

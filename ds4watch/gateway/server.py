@@ -16,6 +16,7 @@ from ds4watch.config.settings import GatewaySettings
 from ds4watch.gateway.answer_scores import AnswerScores
 from ds4watch.gateway.boards import read_board
 from ds4watch.gateway.control import ControlClient
+from ds4watch.gateway.counting import LengthTeller, TokenizeEndpoint
 from ds4watch.gateway.entry import Entry
 from ds4watch.gateway.forward import Forwarder
 from ds4watch.gateway.handlers import Handlers
@@ -28,6 +29,9 @@ from ds4watch.gateway.replay_memory import ReplayMemory
 from ds4watch.gateway.spool import Spool
 from ds4watch.gateway.state import GatewayState
 from ds4watch.model.ports import Clock
+from ds4watch.model.worker import WorkerView
+from ds4watch.routing.choice import Ask, RouteDecision
+from ds4watch.routing.lengths import Lengths
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +66,7 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
         clock=clock,
         draw=random.Random().random,  # noqa: S311 - of workers, nothing to guess
         retry_budget_ratio=settings.retry_budget_ratio,
+        routing=settings.routing,
         processes=settings.processes,
     )
     board = read_board(options.state_dir / "board.json")
@@ -79,8 +84,9 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
         forwarder = Forwarder(
             state,
             Relay(pool, clock, rules=rules, scores=scores),
-            max_attempts=settings.max_attempts,
-            wake_wait_seconds=settings.wake_wait_seconds,
+            settings=settings,
+            lengths=_length_teller(settings, state, pool),
+            clock=clock,
         )
         handlers = Handlers(
             options.name,
@@ -127,6 +133,15 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _length_teller(settings: GatewaySettings, state: GatewayState, pool: Pool) -> LengthTeller:
+    def worker_for(model: str) -> WorkerView | None:
+        route = state.chooser.choose(Ask(model))
+        return route.worker if isinstance(route, RouteDecision) else None
+
+    endpoint = TokenizeEndpoint(pool, settings.routing.tokenize_seconds)
+    return LengthTeller(Lengths(settings.routing), endpoint, worker_for)
 
 
 @asynccontextmanager

@@ -5,26 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import replace
 
 from ds4watch.access.keys import KeyTable
+from ds4watch.config.routing import RoutingSettings
+from ds4watch.gateway.chooser import Chooser
+from ds4watch.gateway.inflight import Inflight
+from ds4watch.gateway.long_queue import LongQueue
 from ds4watch.model.ports import Clock
 from ds4watch.model.service_policy import Board, ServicePolicy
 from ds4watch.model.worker import FleetSnapshot, WorkerPhase
 from ds4watch.routing.choice import (
+    Ask,
     NoRoute,
     NoRouteReason,
     RouteDecision,
-    choose,
     is_about_to_be_ready,
 )
-from ds4watch.routing.ejection import (
-    Ejections,
-    forget_absent,
-    local_eject,
-    local_restore,
-)
+from ds4watch.routing.outliers import Window
 from ds4watch.routing.retry import RetryBudget
 from ds4watch.shaping.lease import lapsed
 
@@ -33,36 +32,7 @@ log = logging.getLogger(__name__)
 _ROOM_SECONDS = 0.05
 
 
-class Inflight:
-    """Requests under way; every way out of the `with` lowers the count."""
-
-    __slots__ = ("by_worker", "total")
-
-    def __init__(self) -> None:
-        self.total = 0
-        self.by_worker: dict[str, int] = {}
-
-    @contextmanager
-    def request(self) -> Iterator[None]:
-        """Count one request that was let in."""
-        self.total += 1
-        try:
-            yield
-        finally:
-            self.total -= 1
-
-    @contextmanager
-    def attempt(self, worker: str) -> Iterator[None]:
-        """Count one attempt at a worker; a worker without any has no entry."""
-        self.by_worker[worker] = self.by_worker.get(worker, 0) + 1
-        try:
-            yield
-        finally:
-            left = self.by_worker[worker] - 1
-            if left:
-                self.by_worker[worker] = left
-            else:
-                del self.by_worker[worker]
+_MANY_TURNS_SECONDS = 300.0
 
 
 class GatewayState:
@@ -74,15 +44,14 @@ class GatewayState:
         clock: Clock,
         draw: Callable[[], float],
         retry_budget_ratio: float,
+        routing: RoutingSettings | None = None,
         processes: int = 1,
     ) -> None:
         """Start without workers; `draw` gives numbers in [0, 1). `processes` share the limits."""
-        self._processes = processes
+        routing = routing or RoutingSettings()
         self._clock = clock
-        self._draw = draw
         self._heard_at = clock.monotonic()
-        self._ejections = Ejections()
-        self._excluded: frozenset[str] = frozenset()
+        self._long_sessions = Window(_MANY_TURNS_SECONDS, kinds=2)
         self._budget = RetryBudget(retry_budget_ratio)
         self.board = Board(version=0, fleet=FleetSnapshot(at=0.0))
         self.policy: ServicePolicy = self.board.policy
@@ -90,6 +59,12 @@ class GatewayState:
         """Models of ready workers that are not excluded."""
         self.keys = KeyTable()
         self.inflight = Inflight()
+        self.chooser = Chooser(routing, self.inflight, clock, draw=draw, processes=processes)
+        self.long_queue = LongQueue(
+            self.chooser.long_room,
+            wait_seconds=routing.long_wait_seconds,
+            most_waiting=routing.long_waiting,
+        )
         self.requests_total = 0
         self.unserved: dict[str, int] = {}
         """Requests that found no ready worker, by model: of workers that there are."""
@@ -107,8 +82,7 @@ class GatewayState:
         self._came.set()
         self._came = asyncio.Event()
         self._obey(board.policy)
-        workers = board.fleet.workers
-        self._ejections = forget_absent(self._ejections, frozenset(it.id for it in workers))
+        self.long_queue.wake()
 
     def heard(self) -> None:
         """Note that there is a daemon."""
@@ -126,53 +100,39 @@ class GatewayState:
         """Count a request that is to be forwarded: it earns its share of retries."""
         self._budget = self._budget.after_request(self._clock.monotonic())
 
-    def choose(self, model: str, tried: frozenset[str]) -> RouteDecision | NoRoute:
-        """Return the worker to try next."""
-        return choose(
-            self.board.fleet,
-            model,
-            draws=(self._draw(), self._draw()),
-            inflight=self.inflight.by_worker,
-            tried=tried,
-            excluded=self._excluded,
-            ejected=self._ejections.at(self._clock.monotonic()),
-            processes=self._processes,
-        )
-
-    async def until_routable(
-        self, model: str, seconds: float, tried: frozenset[str] = frozenset()
-    ) -> RouteDecision | NoRoute:
+    async def until_routable(self, ask: Ask, seconds: float) -> RouteDecision | NoRoute:
         """Return the worker to try next; wait for one that is being woken or warmed up.
 
         `seconds` at most, and not once this gateway drains: then the client does better elsewhere.
-        Who was `tried` and failed is not tried again, but for a time in which nobody is ready:
+        Who was tried and failed is not tried again, but for a time in which nobody is ready:
         whoever is after that came anew.
         """
-        route = self.choose(model, tried)
+        route = self.chooser.choose(ask)
         if isinstance(route, RouteDecision):
             return route
         is_full = route.reason is NoRouteReason.FULL
-        is_worth_it = self._is_worth_waiting(route, model, tried)
+        is_worth_it = self._is_worth_waiting(route, ask)
         if route.reason is NoRouteReason.NOT_READY or (is_worth_it and not is_full):
-            self._count_unserved(model)
+            self._count_unserved(ask.model)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while isinstance(route, NoRoute) and self._is_worth_waiting(route, model, tried):
-                    tried = frozenset() if route.reason is NoRouteReason.NOT_READY else tried
+                while isinstance(route, NoRoute) and self._is_worth_waiting(route, ask):
+                    if route.reason is NoRouteReason.NOT_READY:
+                        ask = replace(ask, tried=frozenset())
                     await self._news(route)
-                    route = self.choose(model, tried)
+                    route = self.chooser.choose(ask)
         return route
 
-    def _is_worth_waiting(self, route: NoRoute, model: str, tried: frozenset[str]) -> bool:
+    def _is_worth_waiting(self, route: NoRoute, ask: Ask) -> bool:
         """Return whether one is seconds away from ready, or from room for who was let in once."""
         fleet = self.board.fleet
         match route.reason:
             case NoRouteReason.NOT_READY:
-                is_near = is_about_to_be_ready(fleet, model)
+                is_near = is_about_to_be_ready(fleet, ask.model)
             case NoRouteReason.ALL_TRIED:
-                is_near = is_about_to_be_ready(fleet, model, tried)
+                is_near = is_about_to_be_ready(fleet, ask.model, ask.tried)
             case NoRouteReason.FULL:
-                is_near = bool(tried)
+                is_near = bool(ask.tried)
             case _:
                 is_near = False
         return is_near and not self.draining
@@ -197,26 +157,23 @@ class GatewayState:
         """Count one retry."""
         self._budget = self._budget.after_retry(self._clock.monotonic())
 
-    def unreachable(self, worker: str) -> None:
-        """Leave a worker out for a while."""
-        before = self._ejections
-        self._ejections = local_eject(before, worker, self._clock.monotonic())
-        if worker not in before.by_worker:
-            log.warning("worker %s cannot be reached: left out for a while", worker)
+    def count_long_session(self, *, is_error: bool) -> None:
+        """Count the end of a request in a conversation of many turns."""
+        self._long_sessions.add(self._clock.monotonic(), 1, is_error)
 
-    def reached(self, worker: str) -> None:
-        """Note that a worker has answered."""
-        before = self._ejections
-        self._ejections = local_restore(before, worker)
-        if self._ejections is not before:
-            log.info("worker %s answers again", worker)
+    def long_sessions(self) -> tuple[int, int]:
+        """Return the requests of such conversations in the last five minutes, and the failed."""
+        self._long_sessions.forget(self._clock.monotonic())
+        requests, errors = self._long_sessions.totals
+        return requests, errors
 
     def _obey(self, policy: ServicePolicy) -> None:
         self.policy = policy
-        self._excluded = frozenset(policy.excluded_workers)
+        excluded = frozenset(policy.excluded_workers)
+        self.chooser.apply(self.board, excluded)
         self.served = frozenset(
             model
             for worker in self.board.fleet.workers
-            if worker.phase is WorkerPhase.READY and worker.id not in self._excluded
+            if worker.phase is WorkerPhase.READY and worker.id not in excluded
             for model in worker.models
         )

@@ -24,6 +24,8 @@ class Limits:
     """(model asked for, cheaper sibling that answers) pairs."""
     shed_below_priority: int | None = None
     """Requests whose `x-ds4-priority` (default 5, 0 lowest) is under this are shed with 503."""
+    max_turns: int | None = None
+    """Turns of a conversation that are passed on at most: the last ones; older are left out."""
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict."""

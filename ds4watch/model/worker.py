@@ -72,6 +72,10 @@ class WorkerView:
     """Requests that gateways may have open at it, all together; None is no limit."""
     share: float = 1.0
     """Of the requests for its models it gets that many at most; 1 is no limit."""
+    is_current: bool = True
+    """It runs what the fleet is to run; False for one that is to be replaced."""
+    is_for_long: bool = False
+    """It is kept for long prompts."""
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; `from_json` is its inverse."""
@@ -91,6 +95,8 @@ class WorkerView:
             "pid": self.pid,
             "max_inflight": self.max_inflight,
             "share": self.share,
+            "is_current": self.is_current,
+            "is_for_long": self.is_for_long,
         }
 
     @classmethod
@@ -108,6 +114,8 @@ class WorkerView:
             pid=data["pid"],
             max_inflight=data.get("max_inflight"),  # a daemon before this one wrote none
             share=float(data.get("share", 1.0)),  # a daemon before this one wrote none
+            is_current=bool(data.get("is_current", True)),  # nor these
+            is_for_long=bool(data.get("is_for_long", False)),
         )
 
 
@@ -117,14 +125,6 @@ class FleetSnapshot:
 
     at: UnixSeconds
     workers: tuple[WorkerView, ...] = ()
-
-    def routable(self, model: str) -> tuple[WorkerView, ...]:
-        """Return the ready workers that serve `model`."""
-        return tuple(
-            worker
-            for worker in self.workers
-            if worker.phase is WorkerPhase.READY and model in worker.models
-        )
 
     def models(self) -> tuple[str, ...]:
         """Return every model name that a ready worker serves, sorted."""

@@ -21,6 +21,7 @@ class Level(Section):
     max_inflight: int | None = Field(None, ge=1)
     substitutions: dict[str, str] = Field(default_factory=dict)
     shed_below_priority: int | None = Field(None, ge=0, le=10)
+    max_turns: int | None = Field(None, ge=1)
 
     def limits(self) -> Limits:
         """Return the gateway's limits on this level."""
@@ -29,6 +30,7 @@ class Level(Section):
             max_inflight=self.max_inflight,
             substitutions=tuple(sorted(self.substitutions.items())),
             shed_below_priority=self.shed_below_priority,
+            max_turns=self.max_turns,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 
 from ds4watch.model.service_policy import Limits
@@ -34,14 +35,13 @@ def admit(
     return ShedReason.INFLIGHT if inflight >= share else None
 
 
-def has_room(most: int | None, inflight: int, *, processes: int) -> bool:
-    """Return whether a worker may be given one more request by this process.
+def most_of(most: int | None, *, processes: int) -> float:
+    """Return how many requests this process may have open where all together may have `most`.
 
-    most: what all gateway processes may have open at it together; None is no limit. It is shared
-    out evenly, rounded down and at least one each: the sum stays within `most` unless there are
-    more processes than that.
+    None is no limit. It is shared out evenly, rounded down and at least one each: the sum stays
+    within `most` unless there are more processes than that.
     """
-    return most is None or inflight < max(1, most // max(1, processes))
+    return math.inf if most is None else max(1, most // max(1, processes))
 
 
 def priority_of(header: str | None) -> int:

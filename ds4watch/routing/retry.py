@@ -22,6 +22,7 @@ class GiveUp(StrEnum):
     BYTES_SENT = "bytes_sent"
     ATTEMPTS = "attempts"
     BUDGET = "budget"
+    DEADLINE = "deadline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,13 @@ class RetryBudget:
 
 
 def next_step(
-    failure: Failure, *, attempt: int, max_attempts: int, bytes_sent: bool, budget_left: bool
+    failure: Failure,
+    *,
+    attempt: int,
+    max_attempts: int,
+    bytes_sent: bool,
+    budget_left: bool,
+    in_time: bool = True,
 ) -> Retry | Fail:
     """Return whether to try another worker after the `attempt`-th try (from 1) failed.
 
@@ -96,6 +103,8 @@ def next_step(
         return Fail(status, failure.reason, GiveUp.BYTES_SENT)
     if attempt >= max_attempts:
         return Fail(status, failure.reason, GiveUp.ATTEMPTS)
+    if not in_time:
+        return Fail(status, failure.reason, GiveUp.DEADLINE)
     if not budget_left:
         return Fail(status, failure.reason, GiveUp.BUDGET)
     return Retry(failure.reason)

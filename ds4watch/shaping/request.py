@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from ds4watch.model.service_policy import Limits, ServicePolicy
+from ds4watch.shaping.turns import last_turns
 
 _TEXT_DEFAULT_MAX_TOKENS = 16
 """What /v1/completions generates if not told; a cap above it must not raise it."""
@@ -62,6 +63,11 @@ def shape(
     changes = _substitution(body["model"], policy.limits, served)
     changes |= _caps(body, policy.limits.max_tokens_cap, kind)
     degraded = tuple(f"{name}={value}" for name, value in changes.items())
+    if policy.limits.max_turns is not None and kind is RequestKind.CHAT:
+        messages = last_turns(body["messages"], policy.limits.max_turns)
+        if messages is not body["messages"]:
+            changes["messages"] = messages
+            degraded += (f"turns={policy.limits.max_turns}",)
     stream = bool(body.get("stream"))
     options: dict[str, Any] = body.get("stream_options") or {}
     if stream and kind in (RequestKind.CHAT, RequestKind.TEXT):

@@ -185,6 +185,23 @@ FLEET_SIGNALS = (
         "profile",
     ),
     gauge("ds4_gateway_inflight_requests", "Requests open at the gateway."),
+    gauge(
+        "ds4_gateway_set_aside",
+        "Gateway processes that leave a worker out: unreachable, errors, slow, probe_failed; absent"
+        " where none does.",
+        "worker",
+        "reason",
+    ),
+    gauge(
+        "ds4_gateway_long_requests",
+        "Long prompts at the gateways: open at workers, or waiting for their turn.",
+        "state",
+    ),
+    gauge(
+        "ds4_session_error_ratio",
+        "Failed share of the requests of the last five minutes in conversations of more than 20"
+        " turns; absent without any.",
+    ),
     counter("ds4_retry_count_total", "Attempts given up for another worker.", "reason"),
     *QUALITY_SIGNALS,
     gauge(

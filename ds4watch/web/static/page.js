@@ -174,6 +174,7 @@ function showLevel(status) {
     isNumber(limits.max_inflight) ? `at most ${limits.max_inflight} in flight` : "",
     swapsOf(limits, status.fleet).join(", "),
     isNumber(limits.shed_below_priority) ? `priority under ${limits.shed_below_priority} shed` : "",
+    isNumber(limits.max_turns) ? `conversations cut to ${limits.max_turns} turns` : "",
   ];
   setText("level-why", parts.filter(Boolean).join(" · "));
   tile.className = `tile ${policy.level === 0 ? "good" : "warn"}`;

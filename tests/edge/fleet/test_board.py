@@ -44,7 +44,12 @@ class FakeGateway:
         await self.writer.wait_closed()
 
 
-WORKER = WorkerView("w", "p", ("m",), "http://127.0.0.1:1", WorkerPhase.READY, since=0.0)
+WORKER = WorkerView(
+    *("w", "p", ("m",), "http://127.0.0.1:1", WorkerPhase.READY),
+    since=0.0,
+    is_current=False,
+    is_for_long=True,
+)
 
 
 @pytest.fixture
@@ -113,10 +118,14 @@ async def test_a_policy_is_applied_when_the_last_live_gateway_says_so(
     applied = asyncio.create_task(publisher.publish_policy(policy, timeout_seconds=5))
     await gateways[0].hear()
     gateways[0].say(type="ack", board_version=1, policy_version=4)
-    gateways[0].say(type="stats", gateway="g0", inflight=3)
+    told = {"aside": {"w": "slow"}, "long_open": 2, "long_waiting": 1, "long_sessions": [9, 3]}
+    gateways[0].say(type="stats", gateway="g0", inflight=3, **told)
     async with asyncio.timeout(5):
         while publisher.gateways()[0].inflight != 3:
             await asyncio.sleep(0.01)
+    view = publisher.gateways()[0]
+    assert (view.aside, view.long_open, view.long_waiting) == ({"w": "slow"}, 2, 1)
+    assert view.long_sessions == (9, 3)
     assert not applied.done()
     gateways[1].say(type="ack", board_version=1, policy_version=4)
     assert await applied

@@ -222,6 +222,15 @@ async def test_a_worker_that_fails_at_every_start_is_quarantined_until_a_person_
     assert await later.supervisor.stop()
 
 
+async def test_who_is_to_run_something_else_is_not_current(fleet: Fleet) -> None:
+    await fleet.supervisor.start([spec()], NOBODY)
+    await fleet.until(WorkerPhase.READY)
+    assert fleet.view.is_current
+    await fleet.supervisor.manage([spec("--seed=7")])
+    assert not fleet.view.is_current
+    assert not fleet.view.is_for_long
+
+
 async def test_who_is_dropped_from_the_fleet_is_stopped_and_forgotten(fleet: Fleet) -> None:
     await fleet.supervisor.start([spec()], NOBODY)
     await fleet.until(WorkerPhase.READY)

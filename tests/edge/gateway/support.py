@@ -91,11 +91,15 @@ class FakeWorker:
     dropped: asyncio.Event = field(default_factory=asyncio.Event)
     release: asyncio.Event = field(default_factory=asyncio.Event)
     port: int = 0
+    tokens: int | None = None
+    """What /tokenize says; None: there is no such thing."""
+    counted: list[dict[str, Any]] = field(default_factory=list)
     _runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> Self:
         app = web.Application()
         app.router.add_post("/v1/{path:.*}", self._serve)
+        app.router.add_post("/tokenize", self._tokenize)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.2)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
@@ -118,9 +122,15 @@ class FakeWorker:
             self.dropped.set()
             raise
 
-    def view(self) -> WorkerView:
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        self.counted.append(await request.json())
+        if self.tokens is None:
+            raise web.HTTPNotFound
+        return web.json_response({"count": self.tokens, "tokens": [7] * self.tokens})
+
+    def view(self, **more: Any) -> WorkerView:
         url = f"http://127.0.0.1:{self.port}"
-        return WorkerView(self.name, "p", self.models, url, self.phase, since=1000.0)
+        return WorkerView(self.name, "p", self.models, url, self.phase, since=1000.0, **more)
 
 
 def dead_worker(name: str) -> WorkerView:

@@ -103,6 +103,10 @@ async def test_stats_are_told_when_asked_for(tmp_path: Path) -> None:
             "unserved": {},
             "filtered": [],
             "scores": {},
+            "aside": {},
+            "long_open": 0,
+            "long_waiting": 0,
+            "long_sessions": [0, 0],
         }
 
 

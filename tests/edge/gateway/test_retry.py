@@ -160,6 +160,31 @@ class StillClock:
         return 1000.0
 
 
+class RacingClock(StillClock):
+    """Time of which each look takes a minute."""
+
+    def __init__(self) -> None:
+        self._at = 1000.0
+
+    def monotonic(self) -> float:
+        self._at += 60
+        return self._at
+
+
+async def test_a_request_that_is_too_old_is_not_tried_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        FakeWorker("w1", status(500)) as one,
+        FakeWorker("w2", status(500)) as two,
+        front_of(tmp_path, board_of(one.view(), two.view()), clock=RacingClock()) as front,
+        front.post(CHAT) as response,
+    ):
+        assert (response.status, response.headers["x-ds4-attempts"]) == (500, "1")
+    assert len(one.bodies) + len(two.bodies) == 1
+    assert "requests are given up (deadline)" in caplog.text
+
+
 async def test_a_spent_budget_ends_retries_but_not_service_and_is_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,24 @@ async def test_case_12_a_client_that_leaves_stops_the_generation_and_is_on_recor
     assert record.usage is not None
     assert record.usage.completion >= 1
     assert record.estimated
+
+
+async def test_prompts_near_the_limit_are_counted_by_the_worker_and_the_estimate_learns(
+    tmp_path: Path,
+) -> None:
+    def prompt(tokens: int) -> dict[str, Any]:  # a token of the simulated worker is a byte
+        return {"model": "sim", "prompt": "x" * tokens, "max_tokens": 1}
+
+    async with sim_workers(2) as (short, long):
+        board = board_of(short, replace(long, is_for_long=True))
+        async with front_of(tmp_path, board) as front:
+            taken = []
+            for tokens in (1000, 1600, 2100, 3000, 2000):
+                async with front.post(prompt(tokens), path="/v1/completions") as response:
+                    assert response.status == 200, await response.text()
+                    taken.append(response.headers["x-ds4-worker"])
+    # By 3.5 bytes a token, as it is taken to be at first, all of them would be short.
+    assert taken == ["w0", "w0", "w1", "w1", "w0"]
 
 
 async def test_a_worker_with_500s_costs_the_clients_nothing(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ pools:
     ladder:
       - {name: short, max_tokens_cap: 32}
       - {name: cheap, max_tokens_cap: 16, substitutions: {tiny: tiny-quantized}}
-      - {name: shed, shed_below_priority: 5}
+      - {name: shed, shed_below_priority: 5, max_turns: 20}
 bindings:
   - {match: {alertname: Queue, severity: warning}, level: 2}
   - {match: {alertname: Queue, severity: critical}, level: 3, jump: true}
@@ -107,6 +107,7 @@ def test_a_critical_alert_jumps() -> None:
     assert decision.plan is not None
     assert decision.plan.parameters["level"] == 3
     assert decision.plan.parameters["ladder"][3]["shed_below_priority"] == 5
+    assert decision.plan.parameters["ladder"][3]["max_turns"] == 20
 
 
 def test_only_firing_confirmed_alerts_act() -> None:

@@ -9,13 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ds4watch.model.worker import FleetSnapshot, WorkerPhase, WorkerView
-from ds4watch.routing.admission import has_room
-from ds4watch.routing.choice import NoRoute, NoRouteReason, RouteDecision, choose
-
-
-def worker(name: str, limit: int | None, phase: WorkerPhase = WorkerPhase.READY) -> WorkerView:
-    return WorkerView(name, "p", ("m",), "", phase, since=0.0, max_inflight=limit)
+from ds4watch.routing.admission import most_of
+from ds4watch.routing.choice import Ask, NoRoute, NoRouteReason, choose
+from ds4watch.routing.pools import Routes
+from tests.unit.routing.routes import choice, chosen, routes, view_of, worker
 
 
 @pytest.mark.parametrize(
@@ -34,29 +31,28 @@ def worker(name: str, limit: int | None, phase: WorkerPhase = WorkerPhase.READY)
 def test_a_worker_has_room_within_the_share_of_this_process(
     most: int | None, inflight: int, processes: int, *, room: bool
 ) -> None:
-    assert has_room(most, inflight, processes=processes) is room
+    assert (inflight < most_of(most, processes=processes)) is room
 
 
 @given(st.integers(1, 100), st.integers(1, 16))
 def test_all_processes_together_stay_within_the_limit(most: int, processes: int) -> None:
-    share = next(n for n in range(most + 1) if not has_room(most, n, processes=processes))
+    share = most_of(most, processes=processes)
     assert share * processes <= max(most, processes)
 
 
 def test_a_full_worker_is_passed_over_and_a_full_fleet_sheds() -> None:
-    fleet = FleetSnapshot(0.0, (worker("a", 2), worker("b", 2)))
-    for draws in ((0.0, 0.0), (0.9, 0.9)):
-        route = choose(fleet, "m", draws=draws, inflight={"a": 2, "b": 1})
-        assert isinstance(route, RouteDecision)
-        assert route.worker.id == "b"
-    full = choose(fleet, "m", draws=(0.0, 0.0), inflight={"a": 2, "b": 2})
-    assert full == NoRoute(NoRouteReason.FULL)
+    pair = routes(worker("a", max_inflight=2), worker("b", max_inflight=2))
+    for ask in (Ask("m"), Ask("m", session=1), Ask("m", session=2)):
+        for draw in (0.0, 0.9):
+            assert chosen(pair, ask, draw, draw, inflight={"a": 2, "b": 1}) == "b"
+        assert choice(pair, ask, inflight={"a": 2, "b": 2}) == NoRoute(NoRouteReason.FULL)
 
 
 def test_who_was_left_out_for_a_fault_is_not_tried_because_the_others_are_full() -> None:
-    fleet = FleetSnapshot(0.0, (worker("a", 1), worker("b", 1)))
-    route = choose(fleet, "m", draws=(0.0, 0.0), inflight={"a": 1}, ejected={"b": 9.0})
-    assert route == NoRoute(NoRouteReason.FULL)
+    pair = routes(worker("a", max_inflight=1), worker("b", max_inflight=1))
+    full = NoRoute(NoRouteReason.FULL)
+    assert choice(pair, inflight={"a": 1}, dead={"b": 9.0}) == full
+    assert choice(pair, inflight={"a": 1}, aside=frozenset("b")) == full
 
 
 class Fleet:
@@ -71,17 +67,18 @@ class Fleet:
         self._is_limited = is_limited
         self._random = Random(seed)
 
-    def snapshot(self) -> FleetSnapshot:
+    def routes(self) -> Routes:
         limits = {name: held if self._is_limited else None for name, held in self.holds.items()}
-        return FleetSnapshot(0.0, tuple(worker(name, limits[name]) for name in sorted(self.alive)))
+        alive = (worker(name, max_inflight=limits[name]) for name in sorted(self.alive))
+        return routes(*alive)
 
     def ask(self, count: int) -> None:
         """Let clients ask; those of a worker that falls ask anew, as retries do."""
         waiting = count
+        among = self.routes()
         while waiting:
             waiting -= 1
-            draws = (self._random.random(), self._random.random())
-            route = choose(self.snapshot(), "m", draws=draws, inflight=self.inflight)
+            route = choose(among, self._ask(), view_of(self.inflight), self._random.random)
             if isinstance(route, NoRoute):
                 self.shed += 1
                 continue
@@ -90,6 +87,10 @@ class Fleet:
             if self.inflight[name] > self.holds[name]:
                 waiting += self.kill(name)
                 self.fell.append(name)
+                among = self.routes()
+
+    def _ask(self) -> Ask:
+        return Ask("m", session=self._random.choice((None, 1, 2, self._random.getrandbits(32))))
 
     def kill(self, name: str) -> int:
         """Let a worker fall; return how many requests it had."""

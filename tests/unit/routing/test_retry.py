@@ -39,6 +39,10 @@ def test_each_failure_is_retried_elsewhere_and_has_a_status_when_final(
     assert last == Fail(told, reason, GiveUp.ATTEMPTS)
     broke = next_step(failure, attempt=1, max_attempts=3, bytes_sent=False, budget_left=False)
     assert broke == Fail(told, reason, GiveUp.BUDGET)
+    late = next_step(
+        failure, attempt=1, max_attempts=3, bytes_sent=False, budget_left=True, in_time=False
+    )
+    assert late == Fail(told, reason, GiveUp.DEADLINE)
     assert status_of(failure) == told
 
 

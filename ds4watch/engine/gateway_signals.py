@@ -1,0 +1,35 @@
+"""What the gateways tell of their routing, as samples."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ds4watch.fleet.board import GatewayView
+from ds4watch.model.series import Sample, labels_of
+
+
+def gateway_samples(gateways: Sequence[GatewayView]) -> list[Sample]:
+    """Return who is left out, the long prompts, and how long conversations fare; none unknown."""
+    told = [view for view in gateways if view.inflight is not None]
+    if not told:
+        return []
+    aside = Counter(pair for view in told for pair in view.aside.items())
+    found = [
+        Sample(
+            "ds4_gateway_set_aside",
+            labels_of({"worker": worker, "reason": reason}),
+            float(count),
+        )
+        for (worker, reason), count in sorted(aside.items())
+    ]
+    for state, count in (
+        ("open", sum(view.long_open for view in told)),
+        ("waiting", sum(view.long_waiting for view in told)),
+    ):
+        found.append(Sample("ds4_gateway_long_requests", (("state", state),), float(count)))
+    requests = sum(view.long_sessions[0] for view in told)
+    errors = sum(view.long_sessions[1] for view in told)
+    if requests:
+        found.append(Sample("ds4_session_error_ratio", (), errors / requests))
+    return found

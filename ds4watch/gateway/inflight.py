@@ -1,0 +1,52 @@
+"""Requests under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Inflight:
+    """Counts of requests; every way out of the `with` lowers them."""
+
+    __slots__ = ("by_worker", "longs_by_worker", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.by_worker: dict[str, int] = {}
+        self.longs_by_worker: dict[str, int] = {}
+        """Those of them whose prompt is long."""
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Count one request that was let in."""
+        self.total += 1
+        try:
+            yield
+        finally:
+            self.total -= 1
+
+    @contextmanager
+    def attempt(self, worker: str, *, is_long: bool = False) -> Iterator[None]:
+        """Count one attempt at a worker; a worker without any has no entry."""
+        _raise(self.by_worker, worker)
+        if is_long:
+            _raise(self.longs_by_worker, worker)
+        try:
+            yield
+        finally:
+            _lower(self.by_worker, worker)
+            if is_long:
+                _lower(self.longs_by_worker, worker)
+
+
+def _raise(counts: dict[str, int], worker: str) -> None:
+    counts[worker] = counts.get(worker, 0) + 1
+
+
+def _lower(counts: dict[str, int], worker: str) -> None:
+    left = counts[worker] - 1
+    if left:
+        counts[worker] = left
+    else:
+        del counts[worker]
