@@ -94,3 +94,8 @@ def test_many_turns_are_more_than_twenty_messages_of_the_user(turns: int, *, man
     answer = {"role": "assistant", "content": "A loop."}
     assert has_many_turns(chat(SYSTEM, *[FIRST, answer] * turns)) is many
     assert has_many_turns({"prompt": "x"}) is False
+
+
+def test_the_input_of_a_response_is_a_conversation_too() -> None:
+    assert session_key(None, {"input": [SYSTEM, FIRST]}) == session_key(None, chat(SYSTEM, FIRST))
+    assert session_key(None, {"input": ["a", "b"]}) is None
