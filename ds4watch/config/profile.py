@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from ds4watch.config.section import Seconds, Section
+from ds4watch.model.worker import Ability
 
 
 class Engine(StrEnum):
@@ -77,6 +78,11 @@ class Profile(Section):
         ge=16,
         description="Shortest context that it may be restarted with when it ran out of memory; "
         "never shortened if not given.",
+    )
+    abilities: tuple[Ability, ...] = Field(
+        (),
+        description="What it can do beside text: `tools`, `structured` (JSON and other forms), "
+        "`media`. It stands in for another model only in what is named here.",
     )
     max_num_seqs: int | None = Field(None, ge=1, description="Sequences in one batch.")
     max_inflight: int | None = Field(

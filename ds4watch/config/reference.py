@@ -112,7 +112,13 @@ def _rows(model: type[BaseModel], prefix: str) -> Iterator[SettingRow]:
         if section is None:
             yield _row(key, info)
         else:
-            yield from _rows(section, f"{key}[]." if _is_list(info.annotation) else f"{key}.")
+            yield from _rows(section, f"{key}{_joint(info.annotation)}")
+
+
+def _joint(annotation: Any) -> str:
+    if get_origin(annotation) is dict:
+        return ".<name>."
+    return "[]." if _is_list(annotation) else "."
 
 
 def _is_list(annotation: Any) -> bool:

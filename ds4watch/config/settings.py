@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from pydantic import Field, SecretStr, model_validator
 
+from ds4watch.config.admission import AdmissionSettings
 from ds4watch.config.gateway_security import IntakeSettings, SignatureSettings
 from ds4watch.config.routing import RoutingSettings
 from ds4watch.config.scrape import ScrapeGroup
@@ -62,6 +63,7 @@ class GatewaySettings(Section):
         600.0, description="Without a daemon for so long, limits are taken back level by level."
     )
     routing: RoutingSettings = RoutingSettings()
+    admission: AdmissionSettings = AdmissionSettings()
 
 
 class ScrapeSettings(Section):

@@ -1,9 +1,9 @@
-"""What the gateways tell of their routing, as samples."""
+"""What the gateways tell of their routing, of waiting, shedding and degrading, as samples."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ds4watch.fleet.board import GatewayView
 from ds4watch.model.series import Sample, labels_of
@@ -33,3 +33,29 @@ def gateway_samples(gateways: Sequence[GatewayView]) -> list[Sample]:
     if requests:
         found.append(Sample("ds4_session_error_ratio", (), errors / requests))
     return found
+
+
+def admission_samples(gateways: Iterable[GatewayView]) -> list[Sample]:
+    """Return who waits at each gateway and what it did to requests."""
+    found: list[Sample] = []
+    for view in gateways:
+        counts = view.admission
+        if counts is None:
+            continue
+        own = labels_of({"gateway": view.name})
+        found += [
+            Sample("ds4_gateway_waiting_requests", own, float(counts.waiting)),
+            Sample("ds4_gateway_waited_total", own, float(counts.waited)),
+            Sample("ds4_gateway_waited_seconds_total", own, counts.waited_seconds),
+            *_by("ds4_gateway_shed_total", view.name, "reason", counts.shed),
+            *_by("ds4_gateway_abnormal_total", view.name, "oddity", counts.abnormal),
+            *_by("ds4_gateway_degraded_total", view.name, "change", counts.degraded),
+        ]
+    return found
+
+
+def _by(name: str, gateway: str, label: str, counts: Mapping[str, int]) -> list[Sample]:
+    return [
+        Sample(name, labels_of({label: key, "gateway": gateway}), float(counts[key]))
+        for key in sorted(counts)
+    ]

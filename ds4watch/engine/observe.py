@@ -10,7 +10,7 @@ import numpy as np
 from ds4watch.cost.attribution import per_hour
 from ds4watch.engine.alert_signals import alert_samples, worker_tier_samples
 from ds4watch.engine.collect import Collected, Reader
-from ds4watch.engine.gateway_signals import gateway_samples
+from ds4watch.engine.gateway_signals import admission_samples, gateway_samples
 from ds4watch.engine.gateway_totals import GatewayTotals
 from ds4watch.engine.memory import memory_samples, used_ratio
 from ds4watch.engine.parts import EngineSettings, Known, Parts
@@ -181,7 +181,8 @@ class Observer:
             *hour_samples(known.cost, now, self._settings.currency),
             *policy_samples(parts.board.policy(), inflight),
             *self._gateways.samples(known.fleet.workers),
-            *gateway_samples(parts.board.gateways()),
+            *gateway_samples(gateways),
+            *admission_samples(gateways),
             *gpu_samples(self._gpus),
             *quality_samples(known.quality, now, self._settings.quality_max_age_seconds),
             *alert_samples(self._tiers, known.alerts),

@@ -139,7 +139,9 @@ class Engine:
 
     async def _step_pool(self) -> None:
         known = self.known
-        await self._parts.pool.step(known.fleet, known.holds, self._parts.board.gateways())
+        board = self._parts.board
+        may_warm = not board.policy().limits.warm_up_off
+        await self._parts.pool.step(known.fleet, known.holds, board.gateways(), may_warm=may_warm)
 
     def _evaluate(self, now: UnixSeconds) -> Round:
         parts, alerts = self._parts, self.known.alerts

@@ -95,9 +95,17 @@ class WarmPool:
         await self._tell()
 
     async def step(
-        self, fleet: FleetSnapshot, holds: Sequence[Hold], gateways: Iterable[GatewayView]
+        self,
+        fleet: FleetSnapshot,
+        holds: Sequence[Hold],
+        gateways: Iterable[GatewayView],
+        *,
+        may_warm: bool = True,
     ) -> None:
-        """Look at the fleet, decide, tell; what is told is audited."""
+        """Look at the fleet, decide, tell; what is told is audited.
+
+        may_warm: workers that serve may be warmed up again.
+        """
         now = self._clock.now()
         self._facts = _with_holds(self._supervisor.facts(), holds, now)
         demand = self._demand.note(gateways, now)
@@ -109,7 +117,7 @@ class WarmPool:
         if changes:
             await self._audit(changes, now)
         again = to_rewarm(fleet, self._facts, self._settings.rewarm_after_seconds, now)
-        if again is not None:
+        if again is not None and may_warm:
             self._supervisor.warm(again)
 
     def samples(self, fleet: FleetSnapshot) -> list[Sample]:

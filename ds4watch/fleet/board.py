@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ds4watch.fleet.gateway_counts import AdmissionCounts, counts_in, counts_of
 from ds4watch.model.ports import Clock
 from ds4watch.model.service_policy import ApiKey, Board, ServicePolicy
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerView
@@ -23,6 +24,7 @@ CONTROL_SOCKET = "control.sock"
 _LINE_LIMIT_BYTES = 8 << 20
 _BACKLOG_LIMIT_BYTES = 8 << 20
 _CLOSE_SECONDS = 1.0
+_SETTLE_SECONDS = 10.0
 _STATS = b'{"type":"stats"}\n'
 _NO_LOAD = WorkerLoad()
 
@@ -48,6 +50,7 @@ class GatewayView:
     """Long prompts at workers, and those that wait for their turn."""
     long_sessions: tuple[int, int] = (0, 0)
     """Requests of conversations of many turns in the last minutes, and how many of them failed."""
+    admission: AdmissionCounts | None = None
 
 
 class _Link:
@@ -91,6 +94,8 @@ class BoardPublisher:
         self._acknowledged = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._written = False
+        self._began_at = clock.monotonic()
+        self._gone: dict[str, float] = {}
         self.board = Board(
             version=0, fleet=fleet or FleetSnapshot(at=clock.now()), policy=policy, keys=keys
         )
@@ -164,7 +169,8 @@ class BoardPublisher:
         return tuple(self._links[name].view for name in sorted(self._links))
 
     def _publish(self, board: Board) -> None:
-        before, self.board = self.board, replace(board, version=self.board.version + 1)
+        before = self.board
+        self.board = replace(board, version=before.version + 1, gateways=self._live())
         document = json.dumps(self.board.as_json(), separators=(",", ":"))
         # Loads change each second and mean nothing to a gateway that starts later.
         if not self._written or _lasting(before) != _lasting(self.board):
@@ -172,6 +178,17 @@ class BoardPublisher:
         line = f'{{"type":"board","board":{document}}}\n'.encode()
         for link in list(self._links.values()):
             link.send(line)
+
+    def _live(self) -> int:
+        """Return how many gateways share the limits; 0, not known, until all had time to connect.
+
+        One that has just gone still counts for a while: it may be on its way back.
+        """
+        now = self._clock.monotonic()
+        if now - self._began_at < _SETTLE_SECONDS:
+            return 0
+        self._gone = {name: at for name, at in self._gone.items() if now - at < _SETTLE_SECONDS}
+        return len(self._links.keys() | self._gone.keys())
 
     def _write(self, document: str) -> bool:
         temporary = self._path.with_suffix(".new")
@@ -224,6 +241,7 @@ class BoardPublisher:
     def _part(self, link: _Link | None) -> None:
         if link is not None and self._links.get(link.view.name) is link:
             del self._links[link.view.name]
+            self._gone[link.view.name] = self._clock.monotonic()
             log.info("gateway %s is gone from the control socket", link.view.name)
             self._acknowledged.set()
 
@@ -245,7 +263,7 @@ def _lasting(board: Board) -> tuple[object, ...]:
         replace(key, left=None if key.left is None else replace(key.left, nanos=key.left.nanos > 0))
         for key in board.keys
     )
-    return _standing(board.fleet), board.policy, keys
+    return _standing(board.fleet), board.policy, keys, board.gateways
 
 
 def _standing(fleet: FleetSnapshot) -> tuple[WorkerView, ...]:
@@ -257,7 +275,6 @@ def _heard(view: GatewayView, message: Mapping[str, Any]) -> GatewayView:
     if message["type"] == "ack":
         return replace(view, policy_version=int(message["policy_version"]))
     if message["type"] == "stats":
-        unserved = {str(model): int(n) for model, n in message.get("unserved", {}).items()}
         filtered = {(str(rule), str(act)): int(n) for rule, act, n in message.get("filtered", ())}
         scores = {
             str(worker): (int(count), float(total))
@@ -267,7 +284,8 @@ def _heard(view: GatewayView, message: Mapping[str, Any]) -> GatewayView:
         return replace(
             view,
             inflight=int(message["inflight"]),
-            unserved=unserved,
+            unserved=counts_in(message, "unserved"),
+            admission=counts_of(message),
             filtered=filtered,
             scores=scores,
             aside={str(name): str(why) for name, why in message.get("aside", {}).items()},

@@ -131,6 +131,8 @@ class Tended:
             max_inflight=most_inflight(self.running.profile),
             is_current=self.next_spec is None and not self.leaves,
             is_for_long=self.running.profile.work is WorkClass.LONG,
+            max_model_len=self.running.profile.max_model_len,
+            abilities=self.running.profile.abilities,
         )
 
     def facts(self, *, is_taken: bool) -> Facts:

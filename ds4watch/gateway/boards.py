@@ -7,7 +7,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from ds4watch.model.service_policy import Board, Limits
+from ds4watch.model.limits import is_sound
+from ds4watch.model.service_policy import Board
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,10 @@ def _is_sound(board: Board) -> bool:
             for worker in board.fleet.workers
         )
         and all(
+            worker.max_model_len is None or _is_whole(worker.max_model_len)
+            for worker in board.fleet.workers
+        )
+        and all(
             worker.load.kv_usage_ratio is None
             or isinstance(worker.load.kv_usage_ratio, int | float)
             for worker in board.fleet.workers
@@ -54,16 +59,8 @@ def _is_sound(board: Board) -> bool:
         and all(_are_texts(key.name, key.sha256, key.signing) for key in board.keys)
         and all(key.signing.isascii() for key in board.keys)
         and _are_texts(*policy.excluded_workers)
-        and all(_are_sound_limits(limits) for limits in (policy.limits, *policy.ladder))
+        and all(is_sound(limits) for limits in (policy.limits, *policy.ladder))
     )
-
-
-def _are_sound_limits(limits: Limits) -> bool:
-    numbers = (
-        *(limits.max_tokens_cap, limits.max_inflight, limits.shed_below_priority),
-        limits.max_turns,
-    )
-    return all(number is None or (_is_whole(number) and number >= 0) for number in numbers)
 
 
 def _is_whole(value: Any) -> bool:

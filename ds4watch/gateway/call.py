@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from json.encoder import encode_basestring_ascii as _quoted
 
 from ds4watch.gateway import headers as names
+from ds4watch.gateway.admitted import Admitted
 from ds4watch.gateway.http.message import Stream, header_line
 from ds4watch.model.usage import RequestOutcome, RetryReason, Usage
 
@@ -37,6 +38,12 @@ class Call:
     has_many_turns: bool = False
     is_long: bool = False
     level: int = 0
+    priority: int = 5
+    prompt_tokens: int = 0
+    """Estimated from bytes."""
+    rate_headers: dict[str, str] | None = None
+    entry: Admitted | None = None
+    """Once it has been let in."""
     degraded: tuple[str, ...] = ()
     retries: list[tuple[str, RetryReason]] = field(default_factory=list)
     response: Stream | None = None
@@ -61,6 +68,8 @@ class Call:
             own.append(header_line(names.WORKER, self.worker))
         if self.degraded:
             own.append(header_line(names.DEGRADED, ";".join(self.degraded)))
+        if self.rate_headers:
+            own += [header_line(name, value) for name, value in self.rate_headers.items()]
         return own
 
     def line(self, *, gateway: str, seq: int, now: float, ended_at: float) -> bytes:

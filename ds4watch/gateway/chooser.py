@@ -39,7 +39,7 @@ class Chooser:
         self._settings = settings
         self._clock = clock
         self._draw = draw
-        self._processes = processes
+        self._given_processes = self._processes = processes
         self._fleet = FleetSnapshot(at=0.0)
         self._excluded: frozenset[str] = frozenset()
         self._ejections = Ejections()
@@ -61,6 +61,7 @@ class Chooser:
     def apply(self, board: Board, excluded: frozenset[str]) -> None:
         """Route by `board` from now on."""
         self._fleet, self._excluded = board.fleet, excluded
+        self._processes = board.gateways or self._given_processes
         present = frozenset(worker.id for worker in board.fleet.workers)
         self._ejections = forget_absent(self._ejections, present)
         self._outliers.keep_only(present)

@@ -96,10 +96,24 @@ class Forwarder:
                 return response
 
     async def _first_route(self, call: Call, ask: Ask) -> RouteDecision:
-        route = await self._state.until_routable(ask, self._wake_wait_seconds)
-        if isinstance(route, RouteDecision):
-            return route
-        raise self._no_route(call, route, ask.model)
+        state = self._state
+        if not state.room.has_line(ask.model):
+            route = await state.until_routable(ask, self._wake_wait_seconds)
+            if isinstance(route, RouteDecision):
+                return route
+            if route.reason is not NoRouteReason.FULL:
+                raise self._no_route(call, route, ask.model)
+        found: RouteDecision | NoRoute | None = await state.room.place(
+            ask.model, call.priority, lambda: self._unless_full(ask)
+        )
+        if isinstance(found, RouteDecision):
+            return found
+        raise self._no_route(call, found or NoRoute(NoRouteReason.FULL), ask.model)
+
+    def _unless_full(self, ask: Ask) -> RouteDecision | NoRoute | None:
+        route = self._chooser.choose(ask)
+        is_full = isinstance(route, NoRoute) and route.reason is NoRouteReason.FULL
+        return None if is_full else route
 
     async def _next_route(self, call: Call, ask: Ask, error: AttemptError) -> RouteDecision | None:
         age = self._clock.monotonic() - call.started_at

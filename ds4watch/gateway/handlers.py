@@ -12,20 +12,20 @@ from ds4watch.access.request_check import RequestCheck
 from ds4watch.config.settings import GatewaySettings
 from ds4watch.gateway import headers as names
 from ds4watch.gateway import intake
+from ds4watch.gateway.admission import Admission
 from ds4watch.gateway.call import Call
 from ds4watch.gateway.entry import Entry
 from ds4watch.gateway.forward import Forwarder
 from ds4watch.gateway.http.message import Request, Response, Stream, header_line
-from ds4watch.gateway.replies import RefusedError, Reply, json_response, unavailable
+from ds4watch.gateway.replies import RefusedError, Reply, json_response
 from ds4watch.gateway.routes import COMPLETIONS, HEALTH, MODELS, methods_of
 from ds4watch.gateway.spool import Spool
 from ds4watch.gateway.state import GatewayState
 from ds4watch.model.ports import Clock
 from ds4watch.model.usage import RequestOutcome
-from ds4watch.routing.admission import admit, priority_of
 from ds4watch.routing.sessions import HEADER as SESSION_HEADER
 from ds4watch.routing.sessions import has_many_turns, session_key
-from ds4watch.shaping.request import RequestKind, Shaped, shape
+from ds4watch.shaping.request import shape
 
 _MAX_MODEL_LENGTH = 256
 _ANSWERED = (RequestOutcome.OK, RequestOutcome.UPSTREAM_ERROR)
@@ -41,6 +41,7 @@ class Handlers:
         settings: GatewaySettings,
         entry: Entry,
         state: GatewayState,
+        admission: Admission,
         forwarder: Forwarder,
         spool: Spool,
         clock: Clock,
@@ -50,6 +51,7 @@ class Handlers:
         self._entry = entry
         self._check = RequestCheck(intake.limits_of(settings.intake))
         self._state = state
+        self._admission = admission
         self._forwarder = forwarder
         self._spool = spool
         self._clock = clock
@@ -141,6 +143,7 @@ class Handlers:
                 call.gone()
             raise
         finally:
+            self._admission.leave(call)
             self._book(call)
 
     async def _complete(self, request: Request, call: Call) -> Response | Stream:
@@ -155,12 +158,16 @@ class Handlers:
         kind = COMPLETIONS[call.path]
         intake.check(self._check, body, kind)
         self._entry.check_model(visitor, body["model"])
-        self._admit(request, call)
+        admitted = self._admission.enter(call, request.headers, body, raw)
         if self._state.chooser.wants_sessions:
             call.session = session_key(request.headers.get(SESSION_HEADER), body)
         call.has_many_turns = has_many_turns(body)
+        if not self._admission.has_place():
+            await self._admission.until_place(call)
         with self._state.inflight.request():
-            shaped = self._shape(body, kind, call)
+            shaped = shape(body, self._state.degrading, kind, admitted.asked)
+            call.stream = shaped.stream
+            self._admission.check_shaped(shaped, admitted, call)
             payload = _dump(shaped.body) if shaped.changed else raw
             return await self._forwarder.forward(request, call, shaped, payload)
 
@@ -170,25 +177,6 @@ class Handlers:
             path=request.path,
             started_at=self._clock.monotonic(),
         )
-
-    def _admit(self, request: Request, call: Call) -> None:
-        call.level = self._state.policy.level
-        shed = admit(
-            self._state.policy.limits,
-            inflight=self._state.inflight.total,
-            max_inflight=self._settings.max_inflight,
-            processes=self._settings.processes,
-            priority=priority_of(request.headers.get(names.PRIORITY)),
-        )
-        if shed is not None:
-            reply = unavailable(f"Too much load now ({shed}); try again", code="overloaded")
-            raise RefusedError(reply, outcome=RequestOutcome.SHED)
-
-    def _shape(self, body: dict[str, Any], kind: RequestKind, call: Call) -> Shaped:
-        shaped = shape(body, self._state.policy, kind, served=self._state.served)
-        call.stream = shaped.stream
-        call.degraded = shaped.degraded
-        return shaped
 
     def _book(self, call: Call) -> None:
         self._state.requests_total += 1

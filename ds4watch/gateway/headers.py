@@ -14,6 +14,9 @@ ATTEMPTS = "x-ds4-attempts"
 DEGRADED = "x-ds4-degraded"
 FILTER = "x-ds4-filter"
 PRIORITY = "x-ds4-priority"
+WORK_CLASS = "x-ds4-class"
+NO_DEGRADE = "x-ds4-no-degrade"
+SESSION = "x-session-id"
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 class Inflight:
     """Counts of requests; every way out of the `with` lowers them."""
 
-    __slots__ = ("by_worker", "longs_by_worker", "total")
+    __slots__ = ("_on_free", "by_worker", "longs_by_worker", "total")
 
-    def __init__(self) -> None:
+    def __init__(self, on_free: Callable[[], None]) -> None:
+        """`on_free` is called when a place has come free."""
+        self._on_free = on_free
         self.total = 0
         self.by_worker: dict[str, int] = {}
         self.longs_by_worker: dict[str, int] = {}
@@ -25,6 +27,7 @@ class Inflight:
             yield
         finally:
             self.total -= 1
+            self._on_free()
 
     @contextmanager
     def attempt(self, worker: str, *, is_long: bool = False) -> Iterator[None]:
@@ -38,6 +41,7 @@ class Inflight:
             _lower(self.by_worker, worker)
             if is_long:
                 _lower(self.longs_by_worker, worker)
+            self._on_free()
 
 
 def _raise(counts: dict[str, int], worker: str) -> None:

@@ -23,6 +23,8 @@ class Reply:
     code: str
     kind: str = "invalid_request_error"
     param: str | None = None
+    retry_after_seconds: int = RETRY_AFTER_SECONDS
+    """Told with a 429 or a 503."""
 
     def body(self) -> dict[str, Any]:
         """Return the JSON body."""
@@ -42,8 +44,8 @@ class Reply:
     def response(self, headers: list[tuple[bytes, bytes]]) -> Response:
         """Return the HTTP response."""
         extra: list[tuple[bytes, bytes]] = []
-        if self.status == HTTPStatus.SERVICE_UNAVAILABLE:
-            extra.append(header_line("Retry-After", str(RETRY_AFTER_SECONDS)))
+        if self.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
+            extra.append(header_line("Retry-After", str(self.retry_after_seconds)))
         if self.status == HTTPStatus.UNAUTHORIZED:
             extra.append(header_line("WWW-Authenticate", "Bearer"))
         return json_response(self.body(), status=self.status, headers=[*headers, *extra])
@@ -60,9 +62,17 @@ class RefusedError(Ds4watchError):
         self.outcome = outcome
 
 
-def unavailable(message: str, *, code: str) -> Reply:
+def unavailable(
+    message: str, *, code: str, retry_after_seconds: int = RETRY_AFTER_SECONDS
+) -> Reply:
     """Return a 503: nothing is wrong with the request, and later it may be served."""
-    return Reply(503, message, code, kind="service_unavailable_error")
+    return Reply(
+        503,
+        message,
+        code,
+        kind="service_unavailable_error",
+        retry_after_seconds=retry_after_seconds,
+    )
 
 
 def json_response(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ds4watch.config.settings import GatewaySettings
+from ds4watch.gateway.admission import Admission
 from ds4watch.gateway.answer_scores import AnswerScores
 from ds4watch.gateway.boards import read_board
 from ds4watch.gateway.control import ControlClient
@@ -28,6 +29,7 @@ from ds4watch.gateway.relay import Relay
 from ds4watch.gateway.replay_memory import ReplayMemory
 from ds4watch.gateway.spool import Spool
 from ds4watch.gateway.state import GatewayState
+from ds4watch.gateway.waiting import WaitingRoom
 from ds4watch.model.ports import Clock
 from ds4watch.model.worker import WorkerView
 from ds4watch.routing.choice import Ask, RouteDecision
@@ -68,12 +70,14 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
         retry_budget_ratio=settings.retry_budget_ratio,
         routing=settings.routing,
         processes=settings.processes,
+        room=WaitingRoom(settings.admission.queue_length, settings.admission.queue_wait_seconds),
     )
     board = read_board(options.state_dir / "board.json")
     if board is not None:
         state.apply(board)
     rules = OutputRules(Path(settings.output_filter) if settings.output_filter else None)
     scores = AnswerScores(clock, every=settings.score_every)
+    admission = Admission(settings, state, clock)
     async with AsyncExitStack() as stack:
         spool = await stack.enter_async_context(_spooling(options))
         pool = Pool(
@@ -93,6 +97,7 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
             settings=settings,
             entry=_entry(options, state, clock, stack),
             state=state,
+            admission=admission,
             forwarder=forwarder,
             spool=spool,
             clock=clock,
@@ -104,6 +109,7 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
             lambda: {
                 "filtered": [[*which, count] for which, count in rules.found.items()],
                 "scores": scores.sums,
+                **admission.stats(),
             },
         )
         await stack.enter_async_context(_running(control.run()))
@@ -185,7 +191,7 @@ async def _drained(state: GatewayState, seconds: float) -> None:
     """Wait until no request is open, `seconds` at most."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while state.inflight.total:  # noqa: ASYNC110 - looked at once, at the very end
+            while state.inflight.total or state.room.size:  # noqa: ASYNC110 - looked at once, at the very end
                 await asyncio.sleep(_DRAIN_LOOK_SECONDS)
     state.cut_off = True
     if state.inflight.total:

@@ -13,6 +13,7 @@ from ds4watch.config.routing import RoutingSettings
 from ds4watch.gateway.chooser import Chooser
 from ds4watch.gateway.inflight import Inflight
 from ds4watch.gateway.long_queue import LongQueue
+from ds4watch.gateway.waiting import WaitingRoom
 from ds4watch.model.ports import Clock
 from ds4watch.model.service_policy import Board, ServicePolicy
 from ds4watch.model.worker import FleetSnapshot, WorkerPhase
@@ -26,6 +27,7 @@ from ds4watch.routing.choice import (
 from ds4watch.routing.outliers import Window
 from ds4watch.routing.retry import RetryBudget
 from ds4watch.shaping.lease import lapsed
+from ds4watch.shaping.request import NOT_DEGRADING, degrading_of
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +48,20 @@ class GatewayState:
         retry_budget_ratio: float,
         routing: RoutingSettings | None = None,
         processes: int = 1,
+        room: WaitingRoom | None = None,
     ) -> None:
-        """Start without workers; `draw` gives numbers in [0, 1). `processes` share the limits."""
+        """Start without workers; `draw` gives numbers in [0, 1). `processes` share the limits.
+
+        Without a room nobody waits.
+        """
         routing = routing or RoutingSettings()
+        self._processes = processes
+        self.processes = processes
+        """Gateways that share the limits: those that are alive, as far as that is known."""
+        self.room = room or WaitingRoom(0, 0.0)
+        self.watchers: list[Callable[[], None]] = []
+        """Called when another board or policy is in force."""
+        self.degrading = NOT_DEGRADING
         self._clock = clock
         self._heard_at = clock.monotonic()
         self._long_sessions = Window(_MANY_TURNS_SECONDS, kinds=2)
@@ -58,7 +71,7 @@ class GatewayState:
         self.served: frozenset[str] = frozenset()
         """Models of ready workers that are not excluded."""
         self.keys = KeyTable()
-        self.inflight = Inflight()
+        self.inflight = Inflight(self.room.stir)
         self.chooser = Chooser(routing, self.inflight, clock, draw=draw, processes=processes)
         self.long_queue = LongQueue(
             self.chooser.long_room,
@@ -81,6 +94,7 @@ class GatewayState:
         self.board = board
         self._came.set()
         self._came = asyncio.Event()
+        self.processes = board.gateways or self._processes
         self._obey(board.policy)
         self.long_queue.wake()
 
@@ -177,3 +191,6 @@ class GatewayState:
             if worker.phase is WorkerPhase.READY and worker.id not in excluded
             for model in worker.models
         )
+        self.degrading = degrading_of(policy, self.board.fleet, self.served)
+        for watcher in self.watchers:
+            watcher()

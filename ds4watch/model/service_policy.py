@@ -3,43 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from ds4watch.model.key_budget import BudgetLeft
 from ds4watch.model.key_limits import KeyLimits
+from ds4watch.model.limits import Limits
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import FleetSnapshot, WorkerView
 
+__all__ = ["ApiKey", "Board", "Limits", "ServicePolicy"]
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one degradation level asks of the gateway; None and empty mean "no change"."""
-
-    max_tokens_cap: int | None = None
-    """Completion tokens a request may ask for at most."""
-    max_inflight: int | None = None
-    """Requests in flight at most, over all gateway processes; more are shed with 503."""
-    substitutions: tuple[tuple[str, str], ...] = ()
-    """(model asked for, cheaper sibling that answers) pairs."""
-    shed_below_priority: int | None = None
-    """Requests whose `x-ds4-priority` (default 5, 0 lowest) is under this are shed with 503."""
-    max_turns: int | None = None
-    """Turns of a conversation that are passed on at most: the last ones; older are left out."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dict."""
-        return asdict(self) | {"substitutions": [list(pair) for pair in self.substitutions]}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Limits:
-        """Read what `as_json` wrote; unknown keys (a newer daemon's) are ignored."""
-        known = {it.name for it in fields(cls)}
-        values = {name: value for name, value in data.items() if name in known}
-        values["substitutions"] = tuple(
-            (str(asked), str(serves)) for asked, serves in values.get("substitutions", ())
-        )
-        return cls(**values)
+_NO_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +28,8 @@ class ServicePolicy:
     version: int = 0
     level: int = 0
     level_name: str = "normal"
-    limits: Limits = Limits()
-    ladder: tuple[Limits, ...] = (Limits(),)
+    limits: Limits = _NO_LIMITS
+    ladder: tuple[Limits, ...] = (_NO_LIMITS,)
     excluded_workers: tuple[str, ...] = ()
     reason: str = ""
     since: UnixSeconds = 0.0
@@ -145,6 +120,8 @@ class Board:
     fleet: FleetSnapshot
     policy: ServicePolicy = ServicePolicy()
     keys: tuple[ApiKey, ...] = ()
+    gateways: int = 0
+    """Gateway processes that are alive, which share the limits; 0: not known."""
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; `from_json` is its inverse."""
@@ -154,6 +131,7 @@ class Board:
             "workers": [worker.as_json() for worker in self.fleet.workers],
             "policy": self.policy.as_json(),
             "keys": [key.as_json() for key in self.keys],
+            "gateways": self.gateways,
         }
 
     @classmethod
@@ -165,4 +143,5 @@ class Board:
             fleet=FleetSnapshot(at=data["at"], workers=workers),
             policy=ServicePolicy.from_json(data["policy"]),
             keys=tuple(ApiKey.from_json(key) for key in data["keys"]),
+            gateways=int(data.get("gateways", 0)),  # a daemon before this one wrote none
         )

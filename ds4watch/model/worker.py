@@ -46,6 +46,14 @@ _PHASE_CODES: dict[WorkerPhase, int] = {
 }
 
 
+class Ability(StrEnum):
+    """What a model can do beside answering text with text, as far as its profile says."""
+
+    TOOLS = "tools"
+    STRUCTURED = "structured"
+    MEDIA = "media"
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerLoad:
     """What a worker last reported; None is "not reported", which is not zero."""
@@ -76,6 +84,9 @@ class WorkerView:
     """It runs what the fleet is to run; False for one that is to be replaced."""
     is_for_long: bool = False
     """It is kept for long prompts."""
+    max_model_len: int | None = None
+    """Tokens of prompt and answer that it has room for; None is not known."""
+    abilities: tuple[Ability, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; `from_json` is its inverse."""
@@ -97,6 +108,8 @@ class WorkerView:
             "share": self.share,
             "is_current": self.is_current,
             "is_for_long": self.is_for_long,
+            "max_model_len": self.max_model_len,
+            "abilities": [ability.value for ability in self.abilities],
         }
 
     @classmethod
@@ -116,6 +129,8 @@ class WorkerView:
             share=float(data.get("share", 1.0)),  # a daemon before this one wrote none
             is_current=bool(data.get("is_current", True)),  # nor these
             is_for_long=bool(data.get("is_for_long", False)),
+            max_model_len=data.get("max_model_len"),
+            abilities=tuple(map(Ability, data.get("abilities", ()))),
         )
 
 

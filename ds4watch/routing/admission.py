@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 
+from ds4watch.model.key_limits import HIGHEST_PRIORITY
 from ds4watch.model.service_policy import Limits
 
 DEFAULT_PRIORITY = 5
-_HIGHEST_PRIORITY = 9
 
 
 class ShedReason(StrEnum):
@@ -16,23 +16,26 @@ class ShedReason(StrEnum):
 
     INFLIGHT = "inflight"
     PRIORITY = "priority"
+    LONG = "long"
+    NO_DEGRADE = "no_degrade"
+    """It would have been changed, and its client wants no change."""
 
 
-def admit(
-    limits: Limits, *, inflight: int, max_inflight: int, processes: int, priority: int
-) -> ShedReason | None:
-    """Return why a request is shed, None if it may come in.
+def is_full(limits: Limits, inflight: int, *, max_inflight: int, processes: int) -> bool:
+    """Return whether no further request may be under way in this process now.
 
     `inflight` is this process's own count. Both limits hold over all gateway processes and
     are shared out evenly, at least one each.
     """
-    if limits.shed_below_priority is not None and priority < limits.shed_below_priority:
-        return ShedReason.PRIORITY
     total = max_inflight
     if limits.max_inflight is not None:
         total = min(total, limits.max_inflight)
-    share = max(1, -(-total // max(1, processes)))
-    return ShedReason.INFLIGHT if inflight >= share else None
+    return inflight >= share_of(total, processes)
+
+
+def share_of(total: int, processes: int) -> int:
+    """Return this process's even share, rounded up and at least one."""
+    return max(1, -(-total // max(1, processes)))
 
 
 def most_of(most: int | None, *, processes: int) -> float:
@@ -44,11 +47,11 @@ def most_of(most: int | None, *, processes: int) -> float:
     return math.inf if most is None else max(1, most // max(1, processes))
 
 
-def priority_of(header: str | None) -> int:
+def priority_of(header: str | None, default: int = DEFAULT_PRIORITY) -> int:
     """Return the `x-ds4-priority` asked for, 0 (lowest) to 9; the default for anything else."""
     if header is None:
-        return DEFAULT_PRIORITY
+        return default
     text = header.strip()
     if not (text.isascii() and text.isdigit()) or len(text) > 9:
-        return DEFAULT_PRIORITY
-    return min(int(text), _HIGHEST_PRIORITY)
+        return default
+    return min(int(text), HIGHEST_PRIORITY)

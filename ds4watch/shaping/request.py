@@ -1,17 +1,24 @@
-"""The request as the worker gets it: capped, substituted, asked for its usage."""
+"""The request as the worker gets it: capped, substituted, shortened, asked for its usage."""
 
 from __future__ import annotations
 
-from collections.abc import Container
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from ds4watch.model.service_policy import Limits, ServicePolicy
+from ds4watch.model.limits import Limits
+from ds4watch.model.service_policy import ServicePolicy
+from ds4watch.model.worker import FleetSnapshot
+from ds4watch.shaping.substitute import Substitute, conversation_of, substitutes_of
 from ds4watch.shaping.turns import last_turns
 
 _TEXT_DEFAULT_MAX_TOKENS = 16
 """What /v1/completions generates if not told; a cap above it must not raise it."""
+_COMPRESS_OVER_TOKENS = 4096
+_LOW_EFFORT = "low"
+_HIGH_EFFORTS = frozenset({"medium", "high", "xhigh", "max"})
+_UNTOUCHED = Limits()
 
 
 class RequestKind(StrEnum):
@@ -22,6 +29,17 @@ class RequestKind(StrEnum):
     RESPONSES = "responses"
     OTHER = "other"
     """Nothing is generated: embeddings, scores, tokens."""
+
+
+class Compressor(Protocol):
+    """Compresses a prompt."""
+
+    def __call__(self, body: Mapping[str, Any], ratio: float) -> dict[str, Any] | None:
+        """Return the fields that change, None if nothing does; `ratio` of the tokens may stay."""
+        ...
+
+
+_COMPLETIONS = frozenset({RequestKind.CHAT, RequestKind.TEXT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,36 +66,85 @@ class Shaped:
         return str(self.body["model"])
 
 
-def shape(
-    body: dict[str, Any],
-    policy: ServicePolicy,
-    kind: RequestKind,
-    *,
-    served: Container[str] | None = None,
-) -> Shaped:
-    """Return the body for the worker under `policy`; unknown fields pass as they are.
+@dataclass(frozen=True, slots=True)
+class Degrading:
+    """A policy made ready for requests: made anew with each board, looked up for each request."""
 
-    `body` has passed `access.request_check` and is not edited. A substitute that is
-    not among the models `served` (None: any) is not used: an answer beats a cheap silence.
+    level: int = 0
+    limits: Limits = _UNTOUCHED
+    substitutes: Mapping[str, Substitute] = field(default_factory=dict)
+    touches_bodies: bool = False
+    compress: Compressor | None = None
+
+
+NOT_DEGRADING = Degrading()
+
+
+class Asked(NamedTuple):
+    """What is known of a request beside its body.
+
+    session: what the client calls the conversation, if anything. own_cap: completion tokens
+    that this one request may have, whatever the level.
     """
-    changes = _substitution(body["model"], policy.limits, served)
-    changes |= _caps(body, policy.limits.max_tokens_cap, kind)
-    degraded = tuple(f"{name}={value}" for name, value in changes.items())
-    if policy.limits.max_turns is not None and kind is RequestKind.CHAT:
-        messages = last_turns(body["messages"], policy.limits.max_turns)
-        if messages is not body["messages"]:
-            changes["messages"] = messages
-            degraded += (f"turns={policy.limits.max_turns}",)
+
+    work_class: str = ""
+    session: str = ""
+    prompt_tokens: int = 0
+    own_cap: int | None = None
+
+
+_PLAIN = Asked()
+
+
+def degrading_of(
+    policy: ServicePolicy,
+    fleet: FleetSnapshot,
+    served: Collection[str],
+    *,
+    compress: Compressor | None = None,
+) -> Degrading:
+    """Return `policy` made ready. `served`: models that can be had; a substitute is one of them."""
+    limits = policy.limits
+    substitutes = substitutes_of(limits.substitutions, fleet, served=served)
+    return Degrading(
+        level=policy.level,
+        limits=limits,
+        substitutes=substitutes,
+        touches_bodies=bool(substitutes)
+        or limits.thinking_off
+        or any(
+            lever is not None
+            for lever in (limits.max_tokens_cap, limits.n_cap, limits.best_of_cap, limits.max_turns)
+        )
+        or (compress is not None and limits.compress_ratio is not None),
+        compress=compress,
+    )
+
+
+def shape(
+    body: dict[str, Any], degrading: Degrading, kind: RequestKind, asked: Asked = _PLAIN
+) -> Shaped:
+    """Return the body for the worker; unknown fields pass as they are.
+
+    `body` has passed `access.request_check` and is not edited.
+    """
+    changes: dict[str, Any] = {}
+    degraded: tuple[str, ...] = ()
+    if degrading.touches_bodies or asked.own_cap is not None:
+        told: dict[str, Any] = {}
+        changes = _changes(body, degrading, kind, asked, told)
+        if told:
+            degraded = (f"level={degrading.level}", *(f"{it}={told[it]}" for it in told))
     stream = bool(body.get("stream"))
     options: dict[str, Any] = body.get("stream_options") or {}
-    if stream and kind in (RequestKind.CHAT, RequestKind.TEXT):
+    if stream and kind in _COMPLETIONS:
         wanted = options | {"include_usage": True, "continuous_usage_stats": True}
         if wanted != options:
             changes["stream_options"] = wanted
     return Shaped(
         body=body | changes if changes else body,
         changed=bool(changes),
-        degraded=(f"level={policy.level}", *degraded) if degraded else (),
+        degraded=degraded,
         stream=stream,
         kind=kind,
         client_wants_usage=bool(options.get("include_usage")),
@@ -88,11 +155,55 @@ def shape(
     )
 
 
-def _substitution(model: str, limits: Limits, served: Container[str] | None) -> dict[str, Any]:
-    for asked, serves in limits.substitutions:
-        if asked == model and serves != model and (served is None or serves in served):
-            return {"model": serves}
-    return {}
+def _changes(
+    body: dict[str, Any],
+    degrading: Degrading,
+    kind: RequestKind,
+    asked: Asked,
+    told: dict[str, Any],
+) -> dict[str, Any]:
+    """Return the fields to change; put into `told` what the client is told of it."""
+    changes: dict[str, Any] = {}
+    limits = degrading.limits
+    substitute = degrading.substitutes.get(body["model"])
+    is_completion = kind in _COMPLETIONS
+    # An embedding by another model would be no embedding; what a response needs is not looked at.
+    if is_completion and substitute is not None and _is_for(substitute, body, asked):
+        changes["model"] = told["model"] = substitute.serves
+    caps = _caps(body, _least(limits.max_tokens_cap, asked.own_cap), kind)
+    if is_completion:
+        caps |= _counts(body, limits)
+    changes |= caps
+    told |= caps
+    if limits.max_turns is not None and kind is RequestKind.CHAT:
+        messages = last_turns(body["messages"], limits.max_turns)
+        if messages is not body["messages"]:
+            changes["messages"], told["turns"] = messages, limits.max_turns
+    compressed = _compressed(body | changes, degrading, asked) if is_completion else None
+    if compressed:
+        told["compressed"] = limits.compress_ratio
+        changes |= compressed
+    if limits.thinking_off and kind is RequestKind.CHAT:
+        thinking = _without_thinking(body)
+        if thinking:
+            told["thinking"] = "off"
+            changes |= thinking
+    return changes
+
+
+def _is_for(substitute: Substitute, body: dict[str, Any], asked: Asked) -> bool:
+    answer = body.get("max_completion_tokens") or body.get("max_tokens") or 0
+    return substitute.answers(
+        body,
+        work_class=asked.work_class,
+        # Its name for the conversation costs a look into the messages: only where it counts.
+        conversation=(asked.session or conversation_of(body)) if substitute.share < 1 else "",
+        tokens=asked.prompt_tokens + int(answer),
+    )
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else min(one, other)
 
 
 def _caps(body: dict[str, Any], cap: int | None, kind: RequestKind) -> dict[str, Any]:
@@ -102,10 +213,10 @@ def _caps(body: dict[str, Any], cap: int | None, kind: RequestKind) -> dict[str,
         asked = body.get("max_output_tokens")
         return {"max_output_tokens": cap} if asked is None or asked > cap else {}
     changes: dict[str, Any] = {}
-    for field in ("max_tokens", "max_completion_tokens"):
-        asked = body.get(field)
+    for name in ("max_tokens", "max_completion_tokens"):
+        asked = body.get(name)
         if asked is not None and asked > cap:
-            changes[field] = cap
+            changes[name] = cap
     unset = body.get("max_tokens") is None and body.get("max_completion_tokens") is None
     # Unset means as long as the context allows for chat, 16 for text.
     if unset and (kind is RequestKind.CHAT or cap < _TEXT_DEFAULT_MAX_TOKENS):
@@ -113,4 +224,44 @@ def _caps(body: dict[str, Any], cap: int | None, kind: RequestKind) -> dict[str,
     floor = body.get("min_tokens")
     if floor is not None and floor > cap:
         changes["min_tokens"] = cap  # a floor over the cap would be a 400 of our making
+    return changes
+
+
+def _counts(body: dict[str, Any], limits: Limits) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    answers = body.get("n") or 1
+    if limits.n_cap is not None and answers > limits.n_cap:
+        changes["n"] = answers = limits.n_cap
+    tries = body.get("best_of")
+    # Fewer tries than answers would be a 400 of our making.
+    if limits.best_of_cap is not None and tries is not None:
+        most = max(limits.best_of_cap, answers)
+        if tries > most:
+            changes["best_of"] = most
+    return changes
+
+
+def _compressed(body: dict[str, Any], degrading: Degrading, asked: Asked) -> dict[str, Any] | None:
+    ratio, over = degrading.limits.compress_ratio, degrading.limits.compress_over_tokens
+    if degrading.compress is None or ratio is None:
+        return None
+    is_long = asked.prompt_tokens > (over or _COMPRESS_OVER_TOKENS)
+    return degrading.compress(body, ratio) if is_long else None
+
+
+def _without_thinking(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes that keep a chat from thinking, as vLLM 0.32 takes them.
+
+    `enable_thinking` in `chat_template_kwargs` goes before what vLLM makes of
+    `reasoning_effort`; templates without it leave it out; DeepSeek's call it `thinking`. Some
+    models (gpt-oss) know no "none", so that an effort asked for is lowered, not taken away.
+    """
+    changes: dict[str, Any] = {}
+    given = body.get("chat_template_kwargs")
+    options: dict[str, Any] = given if isinstance(given, dict) else {}
+    off = {"enable_thinking": False} | ({"thinking": False} if "thinking" in options else {})
+    if options | off != options:
+        changes["chat_template_kwargs"] = options | off
+    if body.get("reasoning_effort") in _HIGH_EFFORTS:
+        changes["reasoning_effort"] = _LOW_EFFORT
     return changes

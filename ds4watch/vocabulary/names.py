@@ -202,6 +202,12 @@ FLEET_SIGNALS = (
         "Failed share of the requests of the last five minutes in conversations of more than 20"
         " turns; absent without any.",
     ),
+    gauge("ds4_gateway_waiting_requests", "Requests that wait for a place.", "gateway"),
+    counter("ds4_gateway_waited_total", "Requests that had to wait for a place.", "gateway"),
+    counter("ds4_gateway_waited_seconds_total", "Time that requests waited for one.", "gateway"),
+    counter("ds4_gateway_shed_total", "Requests turned away.", "reason", "gateway"),
+    counter("ds4_gateway_abnormal_total", "Requests out of the ordinary.", "oddity", "gateway"),
+    counter("ds4_gateway_degraded_total", "Changes made to requests.", "change", "gateway"),
     counter("ds4_retry_count_total", "Attempts given up for another worker.", "reason"),
     *QUALITY_SIGNALS,
     gauge(

@@ -165,7 +165,7 @@ class Fleet:
         self._clock = clock
         self.ladders = Ladders({}, NoJournal(), clock)
 
-    async def step(self, *_: object) -> None:
+    async def step(self, *_: object, **_named: object) -> None:
         return None
 
     def views(self) -> tuple[()]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ds4watch.engine.gateway_signals import admission_samples
 from ds4watch.fleet.board import BoardPublisher, last_fleet
 from ds4watch.model.service_policy import Board, ServicePolicy
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerPhase, WorkerView
@@ -56,6 +57,61 @@ WORKER = WorkerView(
 async def publisher(tmp_path: Path) -> AsyncIterator[BoardPublisher]:
     async with BoardPublisher(tmp_path, SystemClock(), policy=ServicePolicy()) as publisher:
         yield publisher
+
+
+class SteppedClock(SystemClock):
+    """Time as the test says."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+async def test_the_board_says_how_many_gateways_share_the_limits_once_that_is_known(
+    tmp_path: Path,
+) -> None:
+    clock = SteppedClock()
+    fleet = FleetSnapshot(0.0, (WORKER,))
+    async with BoardPublisher(tmp_path, clock, policy=ServicePolicy()) as publisher:
+        one = await FakeGateway.connect(tmp_path, "g0")
+        two = await FakeGateway.connect(tmp_path, "g1")
+        assert await publisher.connected(2, timeout_seconds=5)
+        publisher.publish_fleet(fleet)
+        assert publisher.board.gateways == 0  # others may be on their way
+        clock.at = 11.0
+        publisher.publish_fleet(fleet)
+        assert publisher.board.gateways == 2
+        await two.close()
+        while len(publisher.gateways()) == 2:
+            await asyncio.sleep(0.01)
+        publisher.publish_fleet(fleet)
+        assert publisher.board.gateways == 2  # it may come back
+        clock.at = 22.0
+        publisher.publish_fleet(fleet)
+        assert publisher.board.gateways == 1
+        assert json.loads((tmp_path / "board.json").read_text())["gateways"] == 1
+        await one.close()
+
+
+async def test_what_a_gateway_did_to_requests_is_heard(
+    publisher: BoardPublisher, tmp_path: Path
+) -> None:
+    gateway = await FakeGateway.connect(tmp_path, "g0")
+    await gateway.hear()
+    told = {"waiting": 2, "waited": 5, "waited_seconds": 0.5, "shed": {"priority": 3}}
+    gateway.say(type="stats", inflight=1, **told)
+    async with asyncio.timeout(5):
+        while (counts := publisher.gateways()[0].admission) is None:
+            await asyncio.sleep(0.01)
+    assert (counts.waiting, counts.waited, counts.waited_seconds) == (2, 5, 0.5)
+    assert (dict(counts.shed), dict(counts.degraded)) == ({"priority": 3}, {})
+    samples = {it.name: it for it in admission_samples(publisher.gateways())}
+    assert samples["ds4_gateway_waiting_requests"].value == 2
+    shed = samples["ds4_gateway_shed_total"]
+    assert (dict(shed.labels), shed.value) == ({"gateway": "g0", "reason": "priority"}, 3)
+    await gateway.close()
 
 
 async def test_a_gateway_gets_the_board_at_hello_and_at_each_change(

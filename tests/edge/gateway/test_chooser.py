@@ -35,7 +35,7 @@ class Fleet:
     def __init__(self, *names: str) -> None:
         self.clock = Clock()
         self.draws = [0.9]
-        self.inflight = Inflight()
+        self.inflight = Inflight(lambda: None)
         self.chooser = Chooser(
             RoutingSettings(), self.inflight, self.clock, draw=self._draw, processes=1
         )

@@ -107,6 +107,13 @@ async def test_stats_are_told_when_asked_for(tmp_path: Path) -> None:
             "long_open": 0,
             "long_waiting": 0,
             "long_sessions": [0, 0],
+            "waiting": 0,
+            "waited": 0,
+            "waited_seconds": 0.0,
+            "long_inflight": 0,
+            "shed": {},
+            "abnormal": {},
+            "degraded": {},
         }
 
 

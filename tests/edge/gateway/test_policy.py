@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from ds4watch.access.keys import digest
+from ds4watch.model.limits import Substitution
 from ds4watch.model.service_policy import ApiKey, Limits, ServicePolicy
 from ds4watch.model.usage import RequestOutcome
 from ds4watch.model.worker import WorkerPhase
@@ -36,7 +37,7 @@ async def test_a_cap_reaches_the_worker_and_is_told_to_the_client(tmp_path: Path
 
 
 async def test_a_cheaper_sibling_answers_in_its_own_name(tmp_path: Path) -> None:
-    substitute = policy(substitutions=(("m", "m-small"),))
+    substitute = policy(substitutions=(Substitution("m", "m-small"),))
     async with (
         FakeWorker("big") as big,
         FakeWorker("small", models=("m-small",)) as small,
@@ -52,7 +53,7 @@ async def test_a_cheaper_sibling_answers_in_its_own_name(tmp_path: Path) -> None
 
 
 async def test_the_model_asked_for_answers_while_its_sibling_is_not_ready(tmp_path: Path) -> None:
-    substitute = policy(substitutions=(("m", "m-small"),))
+    substitute = policy(substitutions=(Substitution("m", "m-small"),))
     small = FakeWorker("small", models=("m-small",), phase=WorkerPhase.LOADING)
     async with (
         FakeWorker("big") as big,

@@ -25,14 +25,14 @@ from tests.edge.gateway.support import (
 
 @asynccontextmanager
 async def gateway_process(
-    state_dir: Path, *extra: str, port: int = 0
+    state_dir: Path, *extra: str, port: int = 0, name: str = "g0"
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "ds4watch.gateway",
         "--name",
-        "g0",
+        name,
         "--state",
         str(state_dir),
         "--host",
@@ -55,7 +55,7 @@ async def url_of(process: asyncio.subprocess.Process) -> str:
     assert process.stderr is not None
     async with asyncio.timeout(20):
         while line := (await process.stderr.readline()).decode():
-            if "gateway g0 listening on " in line:
+            if " listening on " in line:
                 return line.rsplit(" ", 1)[1].strip()
     message = "it ended without listening"
     raise AssertionError(message)

@@ -22,7 +22,11 @@ pools:
     ladder:
       - {name: short, max_tokens_cap: 32}
       - {name: cheap, max_tokens_cap: 16, substitutions: {tiny: tiny-quantized}}
-      - {name: shed, shed_below_priority: 5, max_turns: 20}
+      - name: shed
+        max_tokens_cap: 16
+        substitutions: {tiny: tiny-quantized}
+        shed_below_priority: 5
+        max_turns: 20
 bindings:
   - {match: {alertname: Queue, severity: warning}, level: 2}
   - {match: {alertname: Queue, severity: critical}, level: 3, jump: true}

@@ -6,7 +6,8 @@ import pytest
 
 from ds4watch.config.shipped import shipped
 from ds4watch.model.errors import ConfigError
-from ds4watch.policy.policyfile import load_policy
+from ds4watch.model.limits import LEVERS, Limits, Substitution
+from ds4watch.policy.policyfile import Level, load_policy
 
 POOL = """\
 pools:
@@ -22,6 +23,19 @@ def test_the_shipped_policy_acts_on_the_queue_and_on_nothing_that_informs() -> N
     policy = load_policy(path.read_text(encoding="utf-8"), str(path))
     assert {binding.match["alertname"] for binding in policy.bindings} == {"QueueDepthHigh"}
     assert not policy.dry_run
+
+
+def test_every_lever_of_the_gateway_is_a_key_of_a_level() -> None:
+    assert set(Level.model_fields) == {"name", *LEVERS}
+
+
+def test_a_substitution_is_written_short_or_in_full() -> None:
+    text = POOL + "        substitutions: {a: b, c: {model: d, share: 0.5, classes: [chat]}}\n"
+    limits = load_policy(text, "policy.yml").pools["default"].ladder[0].limits()
+    assert limits == Limits(
+        max_tokens_cap=8,
+        substitutions=(Substitution("a", "b"), Substitution("c", "d", 0.5, ("chat",))),
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,6 +56,11 @@ def test_the_shipped_policy_acts_on_the_queue_and_on_nothing_that_informs() -> N
             "level 2 is above the top of pool 'default' (its ladder has 1 levels)",
         ),
         (POOL + "bindings:\n  - match: {}\n    level: 1\n", 7, "must have at least 1 entry"),
+        (POOL + "      - name: more\n", 6, "max_tokens_cap: level 2 takes away less than level 1"),
+        (POOL + "        compress_ratio: 0.9\n", 6, "compress_ratio: must be at most 0.7"),
+        (POOL + "        thinking_off: 3\n", 6, "thinking_off: must be true or false"),
+        (POOL + "        substitutions: {a: {share: 0.5}}\n", 6, "model: is missing"),
+        (POOL + "        substitutions: {a: {model: b, share: 2}}\n", 6, "must be at most 1"),
     ],
 )
 def test_a_fault_is_told_with_its_line_and_its_mend(text: str, line: int, said: str) -> None:

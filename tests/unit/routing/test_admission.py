@@ -3,33 +3,26 @@ from __future__ import annotations
 import pytest
 
 from ds4watch.model.service_policy import Limits
-from ds4watch.routing.admission import ShedReason, admit, priority_of
+from ds4watch.routing.admission import is_full, priority_of
 
 
 @pytest.mark.parametrize(
-    ("limits", "inflight", "processes", "priority", "shed"),
+    ("limits", "inflight", "processes", "full"),
     [
-        (Limits(), 0, 1, 5, None),
-        (Limits(), 9, 1, 5, None),
-        (Limits(), 10, 1, 5, ShedReason.INFLIGHT),
-        (Limits(max_inflight=2), 1, 1, 5, None),
-        (Limits(max_inflight=2), 2, 1, 5, ShedReason.INFLIGHT),
-        (Limits(max_inflight=99), 10, 1, 5, ShedReason.INFLIGHT),
-        (Limits(max_inflight=4), 1, 2, 5, None),
-        (Limits(max_inflight=4), 2, 2, 5, ShedReason.INFLIGHT),
-        (Limits(max_inflight=1), 0, 8, 5, None),
-        (Limits(max_inflight=1), 1, 8, 5, ShedReason.INFLIGHT),
-        (Limits(shed_below_priority=5), 0, 1, 5, None),
-        (Limits(shed_below_priority=5), 0, 1, 4, ShedReason.PRIORITY),
+        (Limits(), 0, 1, False),
+        (Limits(), 9, 1, False),
+        (Limits(), 10, 1, True),
+        (Limits(max_inflight=2), 1, 1, False),
+        (Limits(max_inflight=2), 2, 1, True),
+        (Limits(max_inflight=99), 10, 1, True),
+        (Limits(max_inflight=4), 1, 2, False),
+        (Limits(max_inflight=4), 2, 2, True),
+        (Limits(max_inflight=1), 0, 8, False),
+        (Limits(max_inflight=1), 1, 8, True),
     ],
 )
-def test_who_is_let_in(
-    limits: Limits, inflight: int, processes: int, priority: int, shed: ShedReason | None
-) -> None:
-    assert (
-        admit(limits, inflight=inflight, max_inflight=10, processes=processes, priority=priority)
-        == shed
-    )
+def test_when_a_process_is_full(limits: Limits, inflight: int, processes: int, full: bool) -> None:
+    assert is_full(limits, inflight, max_inflight=10, processes=processes) is full
 
 
 @pytest.mark.parametrize(
@@ -48,3 +41,7 @@ def test_who_is_let_in(
 )
 def test_a_priority_is_read_without_trust(header: str | None, priority: int) -> None:
     assert priority_of(header) == priority
+
+
+def test_a_class_may_have_a_default_of_its_own() -> None:
+    assert (priority_of(None, 2), priority_of("junk", 2), priority_of("7", 2)) == (2, 2, 7)

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ds4watch.model.service_policy import Limits, ServicePolicy
-from ds4watch.shaping.request import RequestKind, shape
+from ds4watch.model.worker import FleetSnapshot
+from ds4watch.shaping.request import RequestKind, degrading_of, shape
 from ds4watch.shaping.turns import last_turns
 
 
@@ -53,12 +54,13 @@ def test_no_more_turns_are_left_than_asked_and_what_is_left_is_the_end(
 
 def test_what_was_left_out_is_told_and_otherwise_nothing_is_changed() -> None:
     policy = ServicePolicy(level=2, limits=Limits(max_turns=2))
+    degrading = degrading_of(policy, FleetSnapshot(at=0.0), frozenset())
     body = {"model": "m", "messages": talk("suauaua")}
-    cut = shape(body, policy, RequestKind.CHAT)
+    cut = shape(body, degrading, RequestKind.CHAT)
     assert cut.degraded == ("level=2", "turns=2")
     assert "".join(it["role"][0] for it in cut.body["messages"]) == "suaua"
     assert len(body["messages"]) == 7
-    short = shape({"model": "m", "messages": talk("sua")}, policy, RequestKind.CHAT)
+    short = shape({"model": "m", "messages": talk("sua")}, degrading, RequestKind.CHAT)
     assert (short.degraded, short.changed) == ((), False)
-    text = shape({"model": "m", "prompt": "x"}, policy, RequestKind.TEXT)
+    text = shape({"model": "m", "prompt": "x"}, degrading, RequestKind.TEXT)
     assert (text.degraded, text.changed) == ((), False)

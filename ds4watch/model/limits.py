@@ -1,0 +1,182 @@
+"""The levers of a degradation level: one table, which the policy file's keys are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """What is true of one lever: its bounds in the file, its meaning, which way it tightens.
+
+    strictness: how much a value takes away; the higher, the more. None (not set) takes least.
+    """
+
+    meaning: str
+    low: float | None = None
+    high: float | None = None
+    strictness: Callable[[Any], float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """Another model answers: for a share of the conversations, in some classes of work or all."""
+
+    asked: str
+    serves: str
+    share: float = 1.0
+    classes: tuple[str, ...] = ()
+    """Classes of work (`x-ds4-class`) that it holds for; empty: all."""
+
+
+def _smaller(value: Any) -> float:
+    return -float(value)
+
+
+def _greater(value: Any) -> float:
+    return float(value)
+
+
+def _lever(
+    meaning: str,
+    default: Any = None,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    strictness: Callable[[Any], float] | None = None,
+) -> Any:
+    return field(default=default, metadata={"lever": Lever(meaning, low, high, strictness)})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one degradation level asks of the gateway; None, False and empty mean "no change"."""
+
+    max_tokens_cap: int | None = _lever(
+        "An answer gets at most so many tokens.", low=1, strictness=_smaller
+    )
+    max_inflight: int | None = _lever(
+        "So many requests are under way at most, over all gateway processes; more wait, then get "
+        "a 503.",
+        low=1,
+        strictness=_smaller,
+    )
+    long_max_inflight: int | None = _lever(
+        "So many long requests (`gateway.admission.long_over_tokens`) are under way at most, over "
+        "all gateway processes; more get a 503.",
+        low=0,
+        strictness=_smaller,
+    )
+    n_cap: int | None = _lever("So many answers to one request (`n`).", low=1, strictness=_smaller)
+    best_of_cap: int | None = _lever(
+        "So many tries for one answer (`best_of`).", low=1, strictness=_smaller
+    )
+    max_turns: int | None = _lever(
+        "Only so many of the last turns of a conversation reach the worker.",
+        low=1,
+        strictness=_smaller,
+    )
+    compress_ratio: float | None = _lever(
+        "Long prompts are compressed to this share of their tokens.",
+        low=0.3,
+        high=0.7,
+        strictness=_smaller,
+    )
+    compress_over_tokens: int | None = _lever(
+        "Prompts of more (estimated) tokens than this are long enough to be compressed; 4096 if "
+        "not given.",
+        low=1,
+    )
+    thinking_off: bool = _lever(
+        "Models that can think or not answer without thinking.",
+        default=False,
+        strictness=_greater,
+    )
+    warm_up_off: bool = _lever(
+        "Workers that serve are not warmed up again (`fleet.rewarm_after_seconds`).",
+        default=False,
+        strictness=_greater,
+    )
+    substitutions: tuple[Substitution, ...] = _lever(
+        "`asked: serves`, or `asked: {model: serves, share: 0.5, classes: [chat]}`: another model "
+        "answers, if a ready worker serves it and it is able to.",
+        default=(),
+    )
+    shed_below_priority: int | None = _lever(
+        "Requests with an `x-ds4-priority` under this get a 503 (0 to 9; 5 is the default).",
+        low=0,
+        high=10,
+        strictness=_greater,
+    )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a JSON-ready dict."""
+        pairs = [
+            [it.asked, it.serves, it.share, list(it.classes)]
+            if it.share < 1 or it.classes
+            else [it.asked, it.serves]
+            for it in self.substitutions
+        ]
+        return asdict(self) | {"substitutions": pairs}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Limits:
+        """Read what `as_json` wrote; unknown keys (a newer daemon's) are ignored."""
+        known = {item.name for item in fields(cls)}
+        values = {name: value for name, value in data.items() if name in known}
+        values["substitutions"] = tuple(map(_substitution, values.get("substitutions", ())))
+        return cls(**values)
+
+
+def _substitution(row: Any) -> Substitution:
+    asked, serves, share, classes = (*row, 1.0, ())[:4] if len(row) < 4 else row
+    return Substitution(str(asked), str(serves), float(share), tuple(map(str, classes)))
+
+
+LEVERS: Mapping[str, Lever] = {item.name: item.metadata["lever"] for item in fields(Limits)}
+"""Every lever by the name of its field of `Limits`."""
+
+
+def is_sound(limits: Limits) -> bool:
+    """Return whether every value has its type and is within its lever's bounds."""
+    return all(_is_sound(LEVERS[name], getattr(limits, name)) for name in LEVERS)
+
+
+def _is_sound(lever: Lever, value: Any) -> bool:
+    if value is None or isinstance(value, bool):
+        return value is None or lever.low is None
+    if isinstance(value, tuple):
+        return all(0 <= it.share <= 1 for it in value)
+    if not isinstance(value, int | float) or lever.low is None:
+        return False
+    if isinstance(lever.low, int) and not isinstance(value, int):
+        return False
+    return lever.low <= value and (lever.high is None or value <= lever.high)
+
+
+def laxer_levers(lower: Limits, upper: Limits) -> tuple[str, ...]:
+    """Return the levers in which `upper`, a level further up, takes away less than `lower`."""
+    names = [name for name, lever in LEVERS.items() if _is_laxer(lever, name, lower, upper)]
+    if _substitutes_less(lower.substitutions, upper.substitutions):
+        names.append("substitutions")
+    return tuple(names)
+
+
+def _is_laxer(lever: Lever, name: str, lower: Limits, upper: Limits) -> bool:
+    below, above = getattr(lower, name), getattr(upper, name)
+    if lever.strictness is None or below is None:
+        return False
+    return above is None or lever.strictness(above) < lever.strictness(below)
+
+
+def _substitutes_less(lower: tuple[Substitution, ...], upper: tuple[Substitution, ...]) -> bool:
+    above = {it.asked: it for it in upper}
+    return any(_covers_less(it, above.get(it.asked)) for it in lower)
+
+
+def _covers_less(below: Substitution, above: Substitution | None) -> bool:
+    if above is None or above.share < below.share:
+        return True
+    return bool(above.classes) and not set(below.classes or ("",)) <= set(above.classes)
