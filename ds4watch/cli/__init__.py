@@ -6,11 +6,11 @@ So `ds4watch --help` and `ds4watch sim` start without the web framework and the 
 from __future__ import annotations
 
 import difflib
-import importlib
 import sys
 from typing import NamedTuple
 
 from ds4watch import __version__
+from ds4watch.cli.loading import loaded
 from ds4watch.model.errors import ConfigError, Ds4watchError
 
 
@@ -79,7 +79,7 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         sys.stderr.write(f"ds4watch: there is no command {name!r}{_did_you_mean(name)}\n")
         return EXIT_CONFIG
-    module = importlib.import_module(COMMANDS[name].module)
+    module = loaded(COMMANDS[name].module)
     try:
         module.app(args=arguments[1:], prog_name=f"ds4watch {name}")
     except SystemExit as end:

@@ -1,4 +1,4 @@
-"""What commands share: options, settings, the console, how a file of state is found."""
+"""What commands share: options, settings, how a file of state is found."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from ds4watch.cli.client import AdminClient, is_loopback
 from ds4watch.config.files import LoadedSettings, find_settings
@@ -50,13 +49,6 @@ def new_app(**options: Any) -> typer.Typer:
     return typer.Typer(
         add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **options
     )
-
-
-def console() -> Console:
-    """Return where people read; without colours, and wide, when it is not a terminal."""
-    if sys.stdout.isatty():
-        return Console(highlight=False)
-    return Console(highlight=False, no_color=True, color_system=None, width=200)
 
 
 def print_json(value: Any) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
-import importlib
 from pathlib import Path
 from typing import Protocol, cast
 
+from ds4watch.cli.loading import loaded
 from ds4watch.config.settings import Settings
 
 
@@ -23,13 +22,5 @@ class DaemonModule(Protocol):
 
 
 def daemon_module() -> DaemonModule:
-    """Import it now: after the settings are known to be good, for it brings in everything.
-
-    All of it stays, so looking for garbage meanwhile, or ever again, would be time lost.
-    """
-    gc.disable()
-    try:
-        return cast("DaemonModule", importlib.import_module("ds4watch.daemon"))
-    finally:
-        gc.freeze()
-        gc.enable()
+    """Import it now: after the settings are known to be good, for it brings in everything."""
+    return cast("DaemonModule", loaded("ds4watch.daemon"))

@@ -15,7 +15,8 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from ds4watch.cli.common import Config, Json, State, console, new_app, print_json
+from ds4watch.cli.common import Config, Json, State, new_app, print_json
+from ds4watch.cli.console import console
 from ds4watch.cli.history_output import bar, matrix_document, matrix_rows, sink, stats_table
 from ds4watch.cli.instants import instant
 from ds4watch.config.files import find_settings

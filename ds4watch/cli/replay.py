@@ -15,7 +15,8 @@ import typer
 
 from ds4watch.alerting.durations import parse_duration
 from ds4watch.alerting.rulefile import load_rules
-from ds4watch.cli.common import Config, Json, State, console, print_json
+from ds4watch.cli.common import Config, Json, State, print_json
+from ds4watch.cli.console import console
 from ds4watch.cli.history import SystemClock
 from ds4watch.cli.history_output import bar
 from ds4watch.cli.instants import instant

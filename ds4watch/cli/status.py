@@ -11,7 +11,8 @@ from rich.live import Live
 from rich.text import Text
 
 from ds4watch.cli.client import AdminClient, AdminError
-from ds4watch.cli.common import Admin, Config, Json, connect, console, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, connect, new_app, print_json
+from ds4watch.cli.console import console
 from ds4watch.cli.display import status_view
 
 app = new_app()

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from ds4watch.cli.client import AdminError
-from ds4watch.cli.common import Admin, Config, Json, State, connect, console, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
+from ds4watch.cli.console import console
 from ds4watch.cli.display import fleet_table
 from ds4watch.cli.hold import user_name
 from ds4watch.fleet.ring_log import Follower, last_lines
