@@ -1,9 +1,9 @@
-"""Statements on samples.db: chunks, roll-ups, and frames out of all there is."""
+"""Statements on samples.db: chunks and roll-ups."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, bindparam, insert, select
 
 from ds4watch.history.chunk_codec import Scrapes, checksum, pack_chunk
-from ds4watch.history.chunk_reading import Reading, whole, whole_chunks
-from ds4watch.history.frames import FailedScrape, Pick, RollupFrame, StoredFrame
+from ds4watch.history.chunk_reading import Reading, whole
+from ds4watch.history.frames import Pick, RollupFrame
 from ds4watch.history.rollup import Buckets, merge, pack_buckets, unpack_buckets
 from ds4watch.history.sample_models import chunks, rollups
-from ds4watch.history.sample_rows import known, raw_rows, runs, stored_targets
+from ds4watch.history.sample_rows import known, target_of, targets_named
 from ds4watch.model.scrape import Target
 from ds4watch.model.series import Schema
 
@@ -26,12 +26,6 @@ T = TypeVar("T")
 
 _PARTS = ("_bucket", "_sum", "_count", "_total", "_created")
 # Made once: to make them takes longer than to run them.
-_CHUNKS = (
-    select(chunks)
-    .where(chunks.c.target_id == bindparam("target_id"))
-    .where(chunks.c.end_ms >= bindparam("start_ms"), chunks.c.start_ms <= bindparam("end_ms"))
-    .order_by(chunks.c.id)
-)
 _ROLLUPS = (
     select(rollups)
     .where(rollups.c.target_id == bindparam("target_id"))
@@ -104,24 +98,6 @@ def insert_folded(
         connection.execute(insert(rollups), list(rollup_rows))
 
 
-def read_frames(
-    connection: Connection, name: str, start_ms: int, end_ms: int, reading: Reading
-) -> list[StoredFrame]:
-    """Return the frames of a target with start <= at <= end, by their first scrapes."""
-    found: list[StoredFrame] = []
-    for target_id, target in stored_targets(connection, name).items():
-        parts = [
-            *_chunk_parts(connection, target_id, start_ms, end_ms, reading),
-            *_raw_parts(connection, target_id, start_ms, end_ms, reading),
-        ]
-        for schema, part in parts:
-            frame = _frame(target, schema, part, reading.pick)
-            frame = _cut(frame, start_ms / 1000, end_ms / 1000)
-            if len(frame.times) or frame.failures:
-                found.append(frame)
-    return sorted(found, key=lambda frame: frame.first_at)
-
-
 def read_rollups(
     connection: Connection,
     name: str,
@@ -132,22 +108,24 @@ def read_rollups(
 ) -> list[RollupFrame]:
     """Return the buckets of a target that begin in start <= … <= end; those of a schema as one."""
     found: list[RollupFrame] = []
-    for target_id, target in stored_targets(connection, name).items():
+    for row in targets_named(connection, [name]):
         parts: dict[int, list[Buckets]] = {}
         given = {
-            "target_id": target_id,
+            "target_id": row.id,
             "start_ms": start_ms,
             "end_ms": end_ms,
             "resolution_seconds": resolution_seconds,
         }
-        for row in connection.execute(_ROLLUPS, given):
-            unpacked = whole("roll-up", row, reading, lambda row: unpacked_rollup(row, reading))
+        for stored in connection.execute(_ROLLUPS, given):
+            unpacked = whole("roll-up", stored, reading, lambda one: unpacked_rollup(one, reading))
             if unpacked is not None:
-                parts.setdefault(row.schema_id, []).append(unpacked)
+                parts.setdefault(stored.schema_id, []).append(unpacked)
         for schema_id, buckets in parts.items():
             merged = merge(buckets, 1000 * resolution_seconds)
             schema = known(reading.schema_of, schema_id)
-            found.append(_rollup_frame(target, schema, merged, start_ms, end_ms, reading.pick))
+            found.append(
+                _rollup_frame(target_of(row), schema, merged, start_ms, end_ms, reading.pick)
+            )
     return sorted((one for one in found if len(one.starts_at)), key=lambda one: one.starts_at[0])
 
 
@@ -160,61 +138,6 @@ def unpacked_rollup(row: Row[Any], reading: Reading) -> Buckets:
         message = f"{buckets.count.shape} values where its schema has {len(schema.series)}"
         raise ValueError(message)
     return buckets
-
-
-def _chunk_parts(
-    connection: Connection, target_id: int, start_ms: int, end_ms: int, reading: Reading
-) -> Iterator[tuple[Schema, Scrapes]]:
-    given = {"target_id": target_id, "start_ms": start_ms, "end_ms": end_ms}
-    rows = connection.execute(_CHUNKS, given).all()
-    yield from (part for part in whole_chunks(rows, reading) if part is not None)
-
-
-def _raw_parts(
-    connection: Connection, target_id: int, start_ms: int, end_ms: int, reading: Reading
-) -> Iterator[tuple[Schema, Scrapes]]:
-    rows = raw_rows(connection, target_id, start_ms, end_ms)
-    try:
-        yield from runs(rows, reading.schema_of, reading.pick)
-    except ValueError as error:
-        reading.damaged(f"scrapes of target {target_id} are left out: {error}")
-
-
-def _frame(target: Target, schema: Schema, part: Scrapes, pick: Pick) -> StoredFrame:
-    good = part.good
-    places = pick(schema)
-    times = part.times_ms / 1000
-    took_seconds = part.took_ms / 1000
-    return StoredFrame(
-        target=target,
-        schema=schema,
-        columns=np.arange(len(schema.series)) if places is None else places,
-        times=times[good],
-        values=part.values,
-        took_seconds=took_seconds[good],
-        page_samples=part.page_samples[good],
-        failures=tuple(
-            FailedScrape(float(times[place]), float(took_seconds[place]), why)
-            for place, why in part.failures.items()
-        ),
-    )
-
-
-def _cut(frame: StoredFrame, start_at: float, end_at: float) -> StoredFrame:
-    inside = (frame.times >= start_at) & (frame.times <= end_at)
-    failures = tuple(one for one in frame.failures if start_at <= one.at <= end_at)
-    if inside.all() and len(failures) == len(frame.failures):
-        return frame
-    return StoredFrame(
-        target=frame.target,
-        schema=frame.schema,
-        columns=frame.columns,
-        times=frame.times[inside],
-        values=frame.values[inside],
-        took_seconds=frame.took_seconds[inside],
-        page_samples=frame.page_samples[inside],
-        failures=failures,
-    )
 
 
 def _rollup_frame(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -17,6 +15,7 @@ from ds4watch.history.live_labels import name_of, without_name
 from ds4watch.history.live_past import Past, with_failures
 from ds4watch.history.live_plan import Place, Plan, Source, layout_of, make_plan, spaced
 from ds4watch.history.live_pool import FEWEST_SLOTS, Pool
+from ds4watch.history.live_reload import ScrapeHistory, take_in
 from ds4watch.history.live_select import ends_of, latest_of, windows_of
 from ds4watch.history.live_shelf import SCRAPE_SERIES, Keeping, Selection, Shelf, Shelves
 from ds4watch.model.ports import UnixSeconds
@@ -33,30 +32,10 @@ _HERE = "ds4watch"
 """The group of series made here."""
 _KEPT_PLANS = 256
 _KEPT_REMOVED = 1000
-_END_OF_TIME: UnixSeconds = float(2**40)
 _FULL_SLACK_SECONDS = 60.0
 """A window that begins so much before what is kept in full is read from the coarse pools."""
 
 SchemaOf = Callable[[int], Schema]
-
-
-class ScrapeHistory(Protocol):
-    """Where the past comes from at a start."""
-
-    async def targets(self) -> list[str]:
-        """Return the names of all targets."""
-        ...
-
-    async def frames(
-        self,
-        target: str,
-        start_at: UnixSeconds,
-        end_at: UnixSeconds,
-        *,
-        keep: Callable[[SeriesKey], bool] | None = None,
-    ) -> list[StoredFrame]:
-        """Return scrapes of a target, the series that `keep` wants, oldest first."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -205,33 +184,17 @@ class LiveBuffer:
         return [(without_name(labels), value) for labels, value in pairs]
 
     async def reload(self, store: ScrapeHistory, now: UnixSeconds) -> None:
-        """Fill an empty buffer from the store: the next target is read while one is taken in."""
-        ahead: asyncio.Task[list[StoredFrame]] | None = None
-        try:
-            for name in await store.targets():
-                before, ahead = ahead, asyncio.create_task(self._frames(store, name, now))
-                if before is not None:
-                    self.fill(await before)
-            if ahead is not None:
-                self.fill(await ahead)
-        finally:
-            if ahead is not None:
-                ahead.cancel()
-
-    async def _frames(self, store: ScrapeHistory, name: str, now: UnixSeconds) -> list[StoredFrame]:
-        """Read what rules look back on; further, where a target has only failed since.
-
-        So what its last good scrape had is waited for, and alerts on it are held.
-        """
-        reach = self._keeping.reach_seconds()
-        keep = self._keeping.keeps
-        frames = await store.frames(name, now - reach, _END_OF_TIME, keep=keep)
-        if reach < self._full_seconds and not any(len(frame.times) for frame in frames):
-            frames = await store.frames(name, now - self._full_seconds, _END_OF_TIME, keep=keep)
-        return frames
+        """Fill an empty buffer from the store."""
+        await take_in(
+            store,
+            self._keeping.keeps,
+            self.fill,
+            start_at=now - self._keeping.reach_seconds(),
+            silent_start_at=now - self._full_seconds,
+        )
 
     def fill(self, frames: Iterable[StoredFrame]) -> None:
-        """Take in what the store has of a target that nothing was taken in of, oldest first."""
+        """Take in what the store has of targets that nothing was taken in of, oldest first."""
         for frame in frames:
             self._fill(frame)
         self._keep_budget()

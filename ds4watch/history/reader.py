@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, select, text
 
-from ds4watch.history import chunk_rows, sample_rows, verify
+from ds4watch.history import chunk_rows, frame_rows, sample_rows, verify
 from ds4watch.history.chunk_reading import Reading
 from ds4watch.history.database import home_of
 from ds4watch.history.frames import Keep, Pick, RollupFrame, StoredFrame
@@ -72,7 +72,8 @@ class StoreReader:
     ) -> Sequence[StoredFrame]:
         """Return the scrapes of a target with start_at <= at <= end_at, of some series."""
         span = milliseconds(start_at), milliseconds(end_at)
-        return await self.read(chunk_rows.read_frames, target, *span, self._reading(keep))
+        found = await self.read(frame_rows.read_frames, [target], *span, self._reading(keep))
+        return [frame for frames in found.values() for frame in frames]
 
     async def rollups(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from sqlalchemy import (
     Connection,
     Dialect,
     Integer,
+    Row,
     bindparam,
     func,
     insert,
@@ -33,7 +34,7 @@ from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.scrape import ScrapeFailure, ScrapeResult, Target
 from ds4watch.model.series import Schema
 
-_COLUMNS = (
+RAW_COLUMNS = (
     scrapes.c.id,
     scrapes.c.at_ms,
     scrapes.c.took_ms,
@@ -46,9 +47,9 @@ _COLUMNS = (
 )
 _TARGET = bindparam("target_id", type_=Integer)
 # Made once: to make them takes longer than to run them.
-_TARGETS_NAMED = select(targets).where(targets.c.name == bindparam("name"))
+_NAMED = select(targets).where(targets.c.name.in_(bindparam("names", expanding=True)))
 _RAW = (
-    select(*_COLUMNS)
+    select(*RAW_COLUMNS)
     .where(live(_TARGET), scrapes.c.id >= bindparam("first_id"))
     .where(scrapes.c.id < bindparam("end_id"))
     .order_by(scrapes.c.id)
@@ -78,6 +79,14 @@ class RawRows(NamedTuple):
     payloads: Sequence[Any]
     failures: Sequence[str | None]
     messages: Sequence[str | None]
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[Any]]) -> RawRows:
+        """Turn rows of RAW_COLUMNS into columns."""
+        if not rows:
+            return cls(*((),) * len(RAW_COLUMNS))
+        columns: list[Any] = list(zip(*rows, strict=True))
+        return cls(*columns)
 
     def part(self, start: int, end: int) -> RawRows:
         """Return some of the rows."""
@@ -129,13 +138,19 @@ def insert_target(connection: Connection, target: Target) -> int:
     return int(number)
 
 
-def stored_targets(connection: Connection, name: str | None = None) -> dict[int, Target]:
-    """Return the stored targets, or those of one name, by number."""
-    found = connection.execute(select(targets) if name is None else _TARGETS_NAMED, {"name": name})
-    return {
-        row.id: Target(row.name, row.url, tuple(row.labels.items()), row.group_name)
-        for row in found
-    }
+def stored_targets(connection: Connection) -> dict[int, Target]:
+    """Return the stored targets by number."""
+    return {row.id: target_of(row) for row in connection.execute(select(targets))}
+
+
+def targets_named(connection: Connection, names: Sequence[str]) -> Sequence[Row[Any]]:
+    """Return the rows of the targets of these names; names that are too long were stored cut."""
+    return connection.execute(_NAMED, {"names": list(names)}).all()
+
+
+def target_of(row: Row[Any]) -> Target:
+    """Return a target as it was stored."""
+    return Target(row.name, row.url, tuple(row.labels.items()), row.group_name)
 
 
 def scrape_row(result: ScrapeResult, target_id: int, packed: PackedRow | None) -> dict[str, Any]:
@@ -176,19 +191,6 @@ def _insert_statement(dialect: Dialect) -> tuple[str, Sequence[str] | None]:
     return str(compiled), compiled.positiontup
 
 
-def raw_rows(connection: Connection, target_id: int, start_ms: int, end_ms: int) -> RawRows:
-    """Return all raw scrapes of a target from `start_ms` to `end_ms`, and some before and after.
-
-    They begin and end at keyframes, for a row can be read only with all before it.
-    """
-    begins = keyframes(connection, target_id)
-    before = takewhile(lambda one: one[1] <= start_ms, begins)
-    after = takewhile(lambda one: one[1] > end_ms, reversed(begins))
-    first_id = max((row_id for row_id, _ in before), default=0)
-    end_id = min((row_id for row_id, _ in after), default=_BEYOND_ALL)
-    return raw_between(connection, target_id, first_id, end_id)
-
-
 def raw_between(
     connection: Connection,
     target_id: int,
@@ -199,8 +201,7 @@ def raw_between(
 ) -> RawRows:
     """Return the first raw scrapes of a target with first_id <= id < end_id."""
     given = {"target_id": target_id, "first_id": first_id, "end_id": end_id, "most": most}
-    columns = list(zip(*connection.execute(_RAW, given).all(), strict=True))
-    return RawRows(*columns) if columns else RawRows(*((),) * len(_COLUMNS))
+    return RawRows.of(connection.execute(_RAW, given).all())
 
 
 def raw_slice(

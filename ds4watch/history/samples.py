@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from ds4watch.history import chunk_rows, sample_rows
+from ds4watch.history import frame_rows, sample_rows
 from ds4watch.history.appender import Appender
 from ds4watch.history.chunk_reading import Reading
 from ds4watch.history.database import Database
@@ -155,9 +155,21 @@ class SampleStore:
         keep: Keep | None = None,
     ) -> list[StoredFrame]:
         """Return the same as columns, of the series that `keep` wants only; oldest first."""
+        found = await self.frames_of([target], start_at, end_at, keep=keep)
+        return [frame for frames in found.values() for frame in frames]
+
+    async def frames_of(
+        self,
+        targets: Sequence[str],
+        start_at: UnixSeconds,
+        end_at: UnixSeconds,
+        *,
+        keep: Keep | None = None,
+    ) -> dict[str, list[StoredFrame]]:
+        """Return those of several targets, which takes less time than one after the other."""
         return await self._database.read(
-            chunk_rows.read_frames,
-            target,
+            frame_rows.read_frames,
+            targets,
             milliseconds(start_at),
             milliseconds(end_at),
             self._reading(keep),
