@@ -30,13 +30,13 @@ from ds4watch.engine.gpu_journal import GpuJournal
 from ds4watch.engine.ladder_journal import StateLadders, kept_ladders
 from ds4watch.engine.parts import EngineSettings, Parts
 from ds4watch.engine.person_wishes import PersonWishes, learned
+from ds4watch.engine.place import Place
 from ds4watch.engine.remote_source import open_rounds
 from ds4watch.engine.restart import Stores, known_from, open_stores, remember, started
 from ds4watch.engine.rolling_run import RollingRun
 from ds4watch.engine.rolling_view import Sight, rolling_rules
 from ds4watch.engine.running import Daemon
 from ds4watch.engine.spool import Spools
-from ds4watch.engine.status import Place
 from ds4watch.engine.tallies import Tallies
 from ds4watch.engine.tick import Engine
 from ds4watch.engine.warm_pool import WarmPool, warm_settings

@@ -13,8 +13,8 @@ from typing import Any
 from ds4watch.actions.runner import Runner
 from ds4watch.engine.api_keys import ApiKeys
 from ds4watch.engine.person_wishes import PersonWishes
+from ds4watch.engine.place import Place
 from ds4watch.engine.rolling_run import RollingRun
-from ds4watch.engine.status import Place
 from ds4watch.engine.tick import Engine
 from ds4watch.fleet.board import BoardPublisher
 from ds4watch.fleet.gateways import GatewayKeeper

@@ -7,13 +7,12 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 from ds4watch import __version__
-from ds4watch.config.settings import AdminSettings
 from ds4watch.engine.explained import explained
 from ds4watch.engine.parts import Known
+from ds4watch.engine.place import Place
 from ds4watch.engine.rolling_commands import RollingCommands
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.engine.warm_pool import WarmPool
@@ -25,7 +24,7 @@ from ds4watch.history.rows import AuditEntry, AuditKind, JobRun
 from ds4watch.history.state import StateStore
 from ds4watch.model.alert import AlertState
 from ds4watch.model.money import NANOS_PER_UNIT, Nanos
-from ds4watch.model.ports import Clock, UnixSeconds
+from ds4watch.model.ports import Clock
 from ds4watch.model.series import Labels, Sample
 from ds4watch.model.worker import WorkerView
 from ds4watch.scrape.gpu_watch import GpuWatch
@@ -52,19 +51,6 @@ _FLEET_WORST = (
     "ds4_kv_usage_ratio",
     "ds4_quantization_error",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What does not change while the daemon runs."""
-
-    state_dir: Path
-    store: str
-    started_at: UnixSeconds
-    admin_url: str
-    gateway_url: str
-    admin: AdminSettings
-    currency: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
@@ -13,19 +15,20 @@ from ds4watch.history import frame_rows, sample_rows
 from ds4watch.history.appender import Appender
 from ds4watch.history.chunk_reading import Reading
 from ds4watch.history.database import Database
-from ds4watch.history.fold import FoldReport
-from ds4watch.history.folder import Folder
 from ds4watch.history.frames import Keep, Pick, StoredFrame, results_of
 from ds4watch.history.line import SetAside, Tuning
 from ds4watch.history.migrate import Which
 from ds4watch.history.pace import Pace, Pause
 from ds4watch.history.place import Place
-from ds4watch.history.pruner import Pruner
 from ds4watch.history.sample_rows import milliseconds
 from ds4watch.history.schemas import SchemaTable
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.scrape import ScrapeResult, Target
 from ds4watch.model.series import Schema, SeriesKey
+
+if TYPE_CHECKING:
+    from ds4watch.history.fold import FoldReport
+    from ds4watch.history.upkeep import Upkeep
 
 _log = logging.getLogger(__name__)
 
@@ -69,13 +72,8 @@ class SampleStore:
             waiting_results=waiting_results,
             started_anew=self._start_anew,
         )
-        self._folder = Folder(
-            database, pace, self._appender, self._schemas.get, damaged=self._note_damage
-        )
-        self._pruner = Pruner(
-            database, pace, self._appender, self._schemas, forget=self._folder.forget_target
-        )
-        self._upkeep = asyncio.Lock()
+        self._pace = pace
+        self._upkept: Upkeep | None = None
         self._keep: Keep | None = None
         self._pick = Pick(None)
 
@@ -135,8 +133,7 @@ class SampleStore:
 
         spread_seconds: how long after a slot the last target falls due; under ten minutes.
         """
-        async with self._upkeep:
-            return await self._folder.fold(now, spread_seconds=spread_seconds)
+        return await self._upkeep().fold(now, spread_seconds=spread_seconds)
 
     async def read(
         self, target: str, start_at: UnixSeconds, end_at: UnixSeconds
@@ -194,13 +191,11 @@ class SampleStore:
         In slices, so that appends go between. A chunk goes once all of it is older. Up to a minute
         of older rows stays, where younger ones are told apart from them.
         """
-        async with self._upkeep:
-            return await self._pruner.prune(before_at)
+        return await self._upkeep().prune(before_at)
 
     async def prune_rollups(self, resolution_seconds: int, before_at: UnixSeconds) -> int:
         """Delete roll-ups of one resolution older than `before_at`; return how many buckets."""
-        async with self._upkeep:
-            return await self._pruner.prune_rollups(resolution_seconds, before_at)
+        return await self._upkeep().prune_rollups(resolution_seconds, before_at)
 
     async def close(self) -> None:
         """Store what waits, if it can be, and close the file."""
@@ -214,13 +209,27 @@ class SampleStore:
             self._keep, self._pick = keep, Pick(keep)
         return Reading(self._schemas.get, self._pick, self._note_damage)
 
+    def _upkeep(self) -> Upkeep:
+        if self._upkept is None:
+            module: Any = importlib.import_module("ds4watch.history.upkeep")
+            upkeep: type[Upkeep] = module.Upkeep
+            self._upkept = upkeep(
+                self._database,
+                self._pace,
+                self._appender,
+                self._schemas,
+                damaged=self._note_damage,
+            )
+        return self._upkept
+
     def _note_damage(self, what: str) -> None:
         if not self.damaged_parts:
             _log.warning("%s: %s; `ds4watch history verify` lists all", self._database.label, what)
         self.damaged_parts += 1
 
     def _start_anew(self) -> None:
-        self._folder.start_anew()
+        if self._upkept is not None:
+            self._upkept.start_anew()
 
 
 def _stored(connection: Connection) -> _Stored:
