@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ds4watch.history.frames import StoredFrame
+from ds4watch.history.frames import FailedScrape, StoredFrame
 from ds4watch.history.live_labels import name_of, without_name
 from ds4watch.history.live_past import Past, with_failures
 from ds4watch.history.live_plan import Place, Plan, Source, layout_of, make_plan, spaced
@@ -107,7 +107,7 @@ class LiveBuffer:
             own.setdefault((watched.own.group, times[name]), []).append((watched, result))
             times[name] += 1
             if result.blind or result.failure is not None:
-                self._fail(watched, result.at)
+                self._fail(watched, np.array([result.at], dtype=np.float64))
             else:
                 key = (watched.page.group, result.schema_id)
                 waves.setdefault(key, []).append((watched, result))
@@ -216,13 +216,22 @@ class LiveBuffer:
             self._own_layout(group)
             self._fill_source(watched.own, ("own", group), own)
             watched.page.newest_at = float(page.times[-1])
-        for one in failed:
-            self._fail(watched, one.at)
-            values = np.array([(0.0, one.took_seconds, 0.0)])
-            self._put_own(watched.own.group, [watched.own], np.array([one.at]), values)
-            watched.page.newest_at = one.at
+        if failed:
+            self._fill_failed(watched, failed)
         watched.own.newest_at = watched.page.newest_at
         self._newest_at = max(self._newest_at, watched.page.newest_at)
+
+    def _fill_failed(self, watched: _Watched, failed: Sequence[FailedScrape]) -> None:
+        """Take in failed scrapes after which there is no good one; an outage has very many."""
+        newest = np.maximum.accumulate([one.at for one in failed])
+        risen = np.flatnonzero(np.diff(newest, prepend=-math.inf) > 0)
+        times = newest[risen]
+        self._fail(watched, times)
+        own = np.array([(0.0, failed[place].took_seconds, 0.0) for place in risen.tolist()])
+        group = watched.own.group
+        self._own_layout(group)
+        self._fill_source(watched.own, ("own", group), Past(times, own))
+        watched.page.newest_at = float(times[-1])
 
     def _fill_written(self, frame: StoredFrame) -> None:
         """Take in what a rule wrote; it goes on from there."""
@@ -288,10 +297,15 @@ class LiveBuffer:
         values = np.array([_of_scrape(result) for result in results])
         self._put_own(group, [watched.own for watched, _ in wave], at, values)
 
-    def _fail(self, watched: _Watched, at: UnixSeconds) -> None:
-        """Note that a page was not got, or says nothing of the engine."""
+    def _fail(self, watched: _Watched, times: FloatArray) -> None:
+        """Note that pages were not got, or say nothing of the engine."""
         for shelf, number in watched.page.numbers.items():
-            self._shelves.pool(shelf).fail(number, at)
+            pool = self._shelves.pool(shelf)
+            if not shelf.step_seconds:
+                pool.fail(number, times)
+            elif not pool.failed[number]:
+                # With a column for each, a long outage would take the place of what was before it.
+                pool.fail(number, times[:1])
 
     def _end(self, watched: _Watched, at: UnixSeconds) -> None:
         at = max(at, math.nextafter(watched.page.newest_at, math.inf))

@@ -161,11 +161,14 @@ class Pool:
         self._put_cells(batch, slots[batch.owners])
         self._remembered.clear()
 
-    def fail(self, source: int, at: UnixSeconds) -> None:
-        """Add a column in which every series of a source goes stale, for want of an answer."""
+    def fail(self, source: int, times: FloatArray) -> None:
+        """Add columns in which every series of a source goes stale, for want of an answer."""
         rows = self.rows_of(source)
         expected = self.expected[rows] if self.failed[source] else self.present[rows]
-        self.end(source, at)
+        if len(times) == 1:
+            self.end(source, float(times[0]))
+        else:
+            self.fill(source, times, rows, np.full((len(rows), len(times)), STALE_NAN))
         self.expected[rows] = expected
         self.failed[source] = True
 

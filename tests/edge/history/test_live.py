@@ -19,6 +19,7 @@ from tests.edge.history.live_support import (
     SCHEMAS,
     UP,
     column,
+    frames,
     held,
     live,
     name,
@@ -304,6 +305,31 @@ def test_beyond_the_full_window_a_sample_every_15_seconds_is_kept() -> None:
     coarse = held(buffer, "a", 1000, 3000)["1"]
     assert coarse == [(at, at) for at in range(1005, 3000, 15)]
     assert len(held(buffer, "up", 0, 3000)[""]) < 20
+
+
+@pytest.mark.parametrize("reloaded", [False, True])
+def test_an_outage_leaves_what_rules_look_far_back_on(*, reloaded: bool) -> None:
+    buffer = LiveBuffer(window_seconds=60, windows={"a": 3600.0})
+    good = [scrape(at, [at, at, at]) for at in range(1000, 2000)]
+    bad = [failed(at) for at in range(2000, 2400)]
+    if reloaded:
+        buffer.fill(frames([*good, *bad]))
+    else:
+        take(buffer, *good, *bad)
+    take(buffer, scrape(2400, [7, 7, 7]))
+    before = [(at, at) for at in range(1000, 2000, 15)]
+    assert held(buffer, "a", 0, 2400)["1"] == [*before, (2400, 7)]
+    assert held(buffer, "a", 2000, 2400)["1"] == [(2400, 7)]
+
+
+def test_a_start_in_the_midst_of_an_outage_knows_who_is_missing(
+    buffer: LiveBuffer,
+) -> None:
+    buffer.fill(frames([scrape(1000, [1, 2, 3]), *(failed(at) for at in range(1001, 1090))]))
+    assert live(buffer, "a", 1090) == {}
+    assert len(buffer.latest([name("a")], 1000, 1090).missing) == 2
+    assert held(buffer, "a", 0, 1090)["1"] == [(1000, 1)]
+    assert [value for _, value in held(buffer, "up", 900, 1090)[""]] == [1] + 89 * [0]
 
 
 async def test_it_is_filled_from_the_store_at_a_start(tmp_path: Path) -> None:

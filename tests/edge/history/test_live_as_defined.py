@@ -11,7 +11,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ds4watch.history.frames import NO_SCHEMA, FailedScrape, StoredFrame
 from ds4watch.history.live import LiveBuffer
 from ds4watch.model.scrape import ScrapeResult, Target
 from ds4watch.model.series import STALE_NAN, is_stale
@@ -19,41 +18,10 @@ from ds4watch.promql.storage import Ends, Windows
 from tests.edge.history.helpers import W1, W2, failed, scrape
 from tests.edge.history.live_support import (
     SCHEMAS,
+    frames,
     name,
     take,
 )
-
-
-def frames(results: Sequence[ScrapeResult]) -> list[StoredFrame]:
-    """What the store makes of scrapes of one target."""
-    runs: list[list[ScrapeResult]] = []
-    for result in results:
-        ids = {one.schema_id for one in runs[-1] if one.failure is None} if runs else set()
-        if runs and (result.failure or not ids or ids == {result.schema_id}):
-            runs[-1].append(result)
-        else:
-            runs.append([result])
-    return [_frame(run) for run in runs]
-
-
-def _frame(run: Sequence[ScrapeResult]) -> StoredFrame:
-    good = [one for one in run if one.failure is None]
-    schema = SCHEMAS[good[0].schema_id] if good else NO_SCHEMA
-    kept = [place for place, key in enumerate(schema.series) if key.name == "a"]
-    values = np.array([one.values for one in good], dtype=np.float64)
-    return StoredFrame(
-        target=run[0].target,
-        schema=schema,
-        columns=np.array(kept, dtype=np.intp),
-        times=np.array([one.at for one in good], dtype=np.float64),
-        values=values.reshape(len(good), len(schema.series))[:, kept],
-        took_seconds=np.array([one.took_seconds for one in good], dtype=np.float64),
-        page_samples=np.full(len(good), -1),
-        failures=tuple(
-            FailedScrape(one.at, one.took_seconds, one.failure) for one in run if one.failure
-        ),
-    )
-
 
 number = st.one_of(
     st.integers(0, 5).map(float), st.sampled_from([math.nan, math.inf, STALE_NAN, -1.5])
