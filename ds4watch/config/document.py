@@ -18,6 +18,8 @@ Path: TypeAlias = tuple[str | int, ...]
 MAX_TEXT_CHARS = 1 << 20
 MAX_NODES = 20_000
 MAX_DEPTH = 32
+_FAST_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Takes a tenth of the time, where PyYAML comes with it."""
 _NUMBER_TAGS = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp"))
 
 
@@ -76,6 +78,14 @@ def _line(node: yaml.Node) -> int:
 
 
 def _compose(text: str, file: str) -> yaml.Node | None:
+    try:
+        return yaml.compose(text, Loader=_FAST_LOADER)
+    except (yaml.YAMLError, UnicodeEncodeError):
+        return _compose_slowly(text, file)
+
+
+def _compose_slowly(text: str, file: str) -> yaml.Node | None:
+    """Compose by the parser that names what it stumbled upon."""
     try:
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
