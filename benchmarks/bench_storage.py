@@ -10,6 +10,7 @@ starts on a day of history of 100 workers. The last line is `ratio=` our bytes a
 from __future__ import annotations
 
 import asyncio
+import compileall
 import json
 import os
 import shutil
@@ -236,6 +237,8 @@ def _start(folder: Path, state: Path, count: int, port: int) -> float:
         "scrape": {"groups": groups},
     }
     (folder / "day.yml").write_text(yaml.safe_dump(config))
+    # As an installer does: else each start of a checkout might translate all of it once more.
+    compileall.compile_dir(ROOT / "ds4watch", quiet=1)
     command = python("ds4watch", "up", "--config", folder / "day.yml")
     log = folder / "ds4watch.log"
     # The first start makes the state database; the second is the one of an operator.
