@@ -15,7 +15,8 @@ from rich.table import Table
 
 from ds4watch.access.keys import digest, new_secret
 from ds4watch.access.signature import signing_key
-from ds4watch.cli.common import Admin, Config, Json, State, connect, console, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
+from ds4watch.cli.console import console
 from ds4watch.cli.display import instant
 from ds4watch.cli.hold import seconds_of, user_name
 from ds4watch.model.errors import ConfigError, Located
