@@ -47,17 +47,20 @@ CHAT = {
     "model": "m",
     "messages": [
         {"role": "system", "content": "You are a helpful assistant."},
-        {"role": "user", "content": "Tell me about the sea in a few words, please."},
+        {"role": "user", "content": "Tell me about the sea in %09d words, please."},
     ],
     "max_tokens": 64,
     "temperature": 0.7,
 }
+# Each request is another: the same one over and over is odd, and a gateway may treat it so.
 SCRIPT = """wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
 wrk.headers["Authorization"] = "Bearer {secret}"
-wrk.body = [==[{body}]==]
-local bad = 0
-function response(status) if status ~= 200 then bad = bad + 1 end end
+local count = 0
+function request()
+  count = count + 1
+  return wrk.format(nil, nil, nil, string.format([==[{body}]==], count))
+end
 """
 Start = Callable[[ExitStack, Path, str], "Front"]
 
