@@ -9,6 +9,8 @@ from enum import StrEnum
 from pydantic import Field, SecretStr, model_validator
 
 from ds4watch.config.admission import AdmissionSettings
+from ds4watch.config.batching import BatchingSettings
+from ds4watch.config.compression import CompressionSettings
 from ds4watch.config.gateway_security import IntakeSettings, SignatureSettings
 from ds4watch.config.routing import RoutingSettings
 from ds4watch.config.scrape import ScrapeGroup
@@ -64,6 +66,8 @@ class GatewaySettings(Section):
     )
     routing: RoutingSettings = RoutingSettings()
     admission: AdmissionSettings = AdmissionSettings()
+    batching: BatchingSettings = BatchingSettings()
+    compression: CompressionSettings = CompressionSettings()
 
 
 class ScrapeSettings(Section):

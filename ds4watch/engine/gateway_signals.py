@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from ds4watch.fleet.board import GatewayView
 from ds4watch.model.series import Sample, labels_of
 
+_COMPRESSION = frozenset({"compressed", "skipped", "tokens_before", "tokens_after"})
+
 
 def gateway_samples(gateways: Sequence[GatewayView]) -> list[Sample]:
     """Return who is left out, the long prompts, and how long conversations fare; none unknown."""
@@ -50,6 +52,13 @@ def admission_samples(gateways: Iterable[GatewayView]) -> list[Sample]:
             *_by("ds4_gateway_shed_total", view.name, "reason", counts.shed),
             *_by("ds4_gateway_abnormal_total", view.name, "oddity", counts.abnormal),
             *_by("ds4_gateway_degraded_total", view.name, "change", counts.degraded),
+            Sample("ds4_gateway_prefix_waits_total", own, float(counts.followed)),
+            Sample("ds4_gateway_prefix_wait_seconds_total", own, counts.followed_seconds),
+            *(
+                Sample(f"ds4_gateway_compression_{name}_total", own, float(count))
+                for name, count in sorted(counts.compression.items())
+                if name in _COMPRESSION
+            ),
         ]
     return found
 

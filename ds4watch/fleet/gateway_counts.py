@@ -17,6 +17,11 @@ class AdmissionCounts:
     shed: Mapping[str, int] = field(default_factory=dict)
     abnormal: Mapping[str, int] = field(default_factory=dict)
     degraded: Mapping[str, int] = field(default_factory=dict)
+    followed: int = 0
+    """Requests that waited for one that begins alike, for `followed_seconds` in all."""
+    followed_seconds: float = 0.0
+    compression: Mapping[str, int] = field(default_factory=dict)
+    """Prompts compressed and skipped, tokens_before and tokens_after."""
 
 
 def counts_of(message: Mapping[str, Any]) -> AdmissionCounts:
@@ -28,6 +33,9 @@ def counts_of(message: Mapping[str, Any]) -> AdmissionCounts:
         shed=counts_in(message, "shed"),
         abnormal=counts_in(message, "abnormal"),
         degraded=counts_in(message, "degraded"),
+        followed=int(message.get("prefix_windows", {}).get("followed", 0)),
+        followed_seconds=float(message.get("prefix_windows", {}).get("waited_seconds", 0.0)),
+        compression=counts_in(message, "compression"),
     )
 
 

@@ -14,6 +14,7 @@ from ds4watch.config.settings import GatewaySettings
 from ds4watch.gateway import headers as names
 from ds4watch.gateway.admitted import Admitted
 from ds4watch.gateway.call import Call
+from ds4watch.gateway.compressing import PromptCompressor
 from ds4watch.gateway.replies import RefusedError, Reply, unavailable
 from ds4watch.gateway.state import GatewayState
 from ds4watch.gateway.waiting import FRONT
@@ -40,7 +41,14 @@ _ANSWER_FIELDS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 class Admission:
     """The limits of one gateway process, made ready anew with each board."""
 
-    def __init__(self, settings: GatewaySettings, state: GatewayState, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        state: GatewayState,
+        clock: Clock,
+        compressor: PromptCompressor,
+    ) -> None:
+        self._compressor = compressor
         self._settings = settings
         self._own = settings.admission
         self._state = state
@@ -124,6 +132,15 @@ class Admission:
         )
         if found is None:
             raise self._turned_away(call, ShedReason.INFLIGHT)
+
+    async def shortened(self, body: dict[str, Any], asked: Asked) -> Asked:
+        """Return `asked` with the prompt made shorter, if the level wants that and it can be."""
+        degrading = self._state.degrading
+        ratio = degrading.compress_ratio(asked.prompt_tokens)
+        if ratio is None:
+            return asked
+        kept = degrading.last_turns(body)
+        return asked._replace(compressed=await self._compressor.fields(body | kept, ratio))
 
     def check_shaped(self, shaped: Shaped, entry: Admitted, call: Call) -> None:
         """Note what was changed. Raises RefusedError if the client wants no change."""

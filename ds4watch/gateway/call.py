@@ -9,6 +9,7 @@ from json.encoder import encode_basestring_ascii as _quoted
 from ds4watch.gateway import headers as names
 from ds4watch.gateway.admitted import Admitted
 from ds4watch.gateway.http.message import Stream, header_line
+from ds4watch.gateway.prefix_window import NO_TURN, Turn
 from ds4watch.model.usage import RequestOutcome, RetryReason, Usage
 
 _TRUTH = {False: "false", True: "true"}
@@ -46,6 +47,7 @@ class Call:
     """Once it has been let in."""
     degraded: tuple[str, ...] = ()
     retries: list[tuple[str, RetryReason]] = field(default_factory=list)
+    turn: Turn = NO_TURN
     response: Stream | None = None
     """Set once headers have gone to the client; from then on nothing can be tried anew."""
 

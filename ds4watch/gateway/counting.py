@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any, Protocol
 
-from ds4watch.gateway.http.pool import Pool, origin_of
+from ds4watch.gateway.asking import posted
+from ds4watch.gateway.http.pool import Pool
 from ds4watch.model.errors import Ds4watchError
 from ds4watch.model.worker import WorkerView
 from ds4watch.routing.lengths import Length, Lengths, tokenize_body
@@ -94,21 +95,12 @@ class TokenizeEndpoint:
         """Return the tokens of a prompt; None if the worker does not tell."""
         try:
             async with asyncio.timeout(self._seconds):
-                told = json.loads(await self._told(worker, json.dumps(asked).encode()) or "null")
+                body = json.dumps(asked).encode()
+                answer = await posted(
+                    self._pool, worker, b"/tokenize", body, max_bytes=_MAX_ANSWER_BYTES
+                )
+                told = json.loads(answer or "null")
         except (Ds4watchError, TimeoutError, OSError, ValueError):
             return None
         count = told.get("count") if isinstance(told, dict) else None
         return count if isinstance(count, int) and not isinstance(count, bool) else None
-
-    async def _told(self, worker: WorkerView, body: bytes) -> bytes | None:
-        origin = origin_of(worker.url)
-        head = (
-            b"POST %b/tokenize HTTP/1.1\r\n%bContent-Type: application/json\r\n"
-            b"Content-Length: %d\r\n\r\n" % (origin.prefix, origin.host_line, len(body))
-        )
-        answer = await self._pool.ask(origin, head, body)
-        try:
-            told = await answer.read(_MAX_ANSWER_BYTES)
-            return told if answer.status == 200 else None
-        finally:
-            self._pool.give_back(origin, answer)

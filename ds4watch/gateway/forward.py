@@ -11,6 +11,7 @@ from ds4watch.gateway.call import Call
 from ds4watch.gateway.counting import LengthTeller
 from ds4watch.gateway.headers import lines_for_worker
 from ds4watch.gateway.http.message import Request, Response, Stream
+from ds4watch.gateway.prefix_window import PrefixWindow
 from ds4watch.gateway.relay import AttemptError, Relay
 from ds4watch.gateway.replies import RefusedError, Reply, unavailable
 from ds4watch.gateway.state import GatewayState
@@ -31,6 +32,7 @@ class Forwarder:
         self,
         state: GatewayState,
         relay: Relay,
+        window: PrefixWindow,
         *,
         settings: GatewaySettings,
         lengths: LengthTeller,
@@ -38,6 +40,8 @@ class Forwarder:
     ) -> None:
         self._state = state
         self._chooser = state.chooser
+        self._window = window
+        self._always_group = settings.batching.always
         self._relay = relay
         self._lengths = lengths
         self._clock = clock
@@ -52,6 +56,15 @@ class Forwarder:
         self, request: Request, call: Call, shaped: Shaped, payload: bytes
     ) -> Response | Stream:
         """Return the response for the client. Raises RefusedError, ClientGoneError."""
+        if not (self._always_group or self._state.policy.limits.group_prefixes):
+            return await self._in_line(request, call, shaped, payload)
+        async with self._window.turn(shaped.body) as turn:
+            call.turn = turn
+            return await self._in_line(request, call, shaped, payload)
+
+    async def _in_line(
+        self, request: Request, call: Call, shaped: Shaped, payload: bytes
+    ) -> Response | Stream:
         self._state.count_request()
         length = self._lengths.tell(shaped.model, len(payload), shaped.body)
         if length is Length.DOUBTFUL:
@@ -67,13 +80,16 @@ class Forwarder:
         self, request: Request, call: Call, shaped: Shaped, payload: bytes
     ) -> Response | Stream:
         headers = lines_for_worker(request.headers.raw, call.id)
-        ask = Ask(shaped.model, call.session, call.is_long)
+        # A group's beginning is that of each conversation in it: all its turns go there too.
+        session = call.session if call.turn.group is None else call.turn.group
+        ask = Ask(shaped.model, session, call.is_long)
         route = await self._first_route(call, ask)
         while True:
             worker = route.worker
             call.worker, call.model_served = worker.id, shaped.model
             call.attempts += 1
             began_at = self._clock.monotonic()
+            call.turn.sent(worker.id)
             try:
                 with self._state.inflight.attempt(worker.id, is_long=call.is_long):
                     response = await self._relay.attempt(

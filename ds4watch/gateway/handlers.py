@@ -165,7 +165,10 @@ class Handlers:
         if not self._admission.has_place():
             await self._admission.until_place(call)
         with self._state.inflight.request():
-            shaped = shape(body, self._state.degrading, kind, admitted.asked)
+            asked = admitted.asked
+            if self._state.degrading.compress_ratio(asked.prompt_tokens) is not None:
+                asked = await self._admission.shortened(body, asked)
+            shaped = shape(body, self._state.degrading, kind, asked)
             call.stream = shaped.stream
             self._admission.check_shaped(shaped, admitted, call)
             payload = _dump(shaped.body) if shaped.changed else raw

@@ -165,6 +165,7 @@ class Relay:
         if sse.error is not None:
             raise AttemptError(_failure_told(sse.error), str(sse.error.get("message"))[:200])
         call.first_byte_at = self._clock.monotonic()
+        call.turn.first_token()
         headers = headers_for_client(answer.headers, call.own_headers())
         call.response = request.stream(200, headers)
         call.response.on_flow(answer.flow)  # a slow client holds the worker back

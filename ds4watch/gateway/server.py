@@ -12,10 +12,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ds4watch.config.batching import BatchingSettings
+from ds4watch.config.compression import CompressionSettings
 from ds4watch.config.settings import GatewaySettings
 from ds4watch.gateway.admission import Admission
 from ds4watch.gateway.answer_scores import AnswerScores
 from ds4watch.gateway.boards import read_board
+from ds4watch.gateway.compressing import PromptCompressor
 from ds4watch.gateway.control import ControlClient
 from ds4watch.gateway.counting import LengthTeller, TokenizeEndpoint
 from ds4watch.gateway.entry import Entry
@@ -24,7 +27,9 @@ from ds4watch.gateway.handlers import Handlers
 from ds4watch.gateway.http.parties import Bounds
 from ds4watch.gateway.http.pool import Pool
 from ds4watch.gateway.http.server import HttpServer
+from ds4watch.gateway.logprob_scorer import LogprobScorer, WorkerPost
 from ds4watch.gateway.output_rules import OutputRules
+from ds4watch.gateway.prefix_window import PrefixWindow, WindowCounts
 from ds4watch.gateway.relay import Relay
 from ds4watch.gateway.replay_memory import ReplayMemory
 from ds4watch.gateway.spool import Spool
@@ -34,6 +39,7 @@ from ds4watch.model.ports import Clock
 from ds4watch.model.worker import WorkerView
 from ds4watch.routing.choice import Ask, RouteDecision
 from ds4watch.routing.lengths import Lengths
+from ds4watch.shaping.batching import Windows
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +64,7 @@ class Serving:
 
     port: int
     state: GatewayState
+    windows: WindowCounts
 
 
 @asynccontextmanager
@@ -77,7 +84,6 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
         state.apply(board)
     rules = OutputRules(Path(settings.output_filter) if settings.output_filter else None)
     scores = AnswerScores(clock, every=settings.score_every)
-    admission = Admission(settings, state, clock)
     async with AsyncExitStack() as stack:
         spool = await stack.enter_async_context(_spooling(options))
         pool = Pool(
@@ -85,9 +91,14 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
             answer_seconds=settings.request_timeout_seconds,
         )
         stack.callback(pool.close)
+        window = _window(settings.batching, clock)
+        compressor = _compressor(settings.compression, state, pool)
+        stack.push_async_callback(compressor.close)
+        admission = Admission(settings, state, clock, compressor)
         forwarder = Forwarder(
             state,
             Relay(pool, clock, rules=rules, scores=scores),
+            window,
             settings=settings,
             lengths=_length_teller(settings, state, pool),
             clock=clock,
@@ -110,13 +121,30 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
                 "filtered": [[*which, count] for which, count in rules.found.items()],
                 "scores": scores.sums,
                 **admission.stats(),
+                **window.stats(),
+                **compressor.stats(),
             },
         )
         await stack.enter_async_context(_running(control.run()))
         await stack.enter_async_context(_running(rules.run()))
         port = await stack.enter_async_context(_listening(options, handlers, state))
         log.info("gateway %s listening on http://%s:%s", options.name, options.host, port)
-        yield Serving(port=port, state=state)
+        yield Serving(port=port, state=state, windows=window.counts)
+
+
+def _compressor(settings: CompressionSettings, state: GatewayState, pool: Pool) -> PromptCompressor:
+    model = settings.scorer_model
+    if model is None:
+        return PromptCompressor(settings)
+    return PromptCompressor(settings, LogprobScorer(model, WorkerPost(model, state, pool)))
+
+
+def _window(settings: BatchingSettings, clock: Clock) -> PrefixWindow:
+    windows = Windows(
+        answering_seconds=settings.answering_seconds,
+        generation_seconds=settings.generation_seconds,
+    )
+    return PrefixWindow(windows, clock, prefix_chars=settings.prefix_chars)
 
 
 def _entry(

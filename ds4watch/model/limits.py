@@ -99,6 +99,10 @@ class Limits:
         default=False,
         strictness=_greater,
     )
+    group_prefixes: bool = _lever(
+        "Requests that begin alike wait a moment for the first of them (`gateway.batching`).",
+        default=False,
+    )
     substitutions: tuple[Substitution, ...] = _lever(
         "`asked: serves`, or `asked: {model: serves, share: 0.5, classes: [chat]}`: another model "
         "answers, if a ready worker serves it and it is able to.",

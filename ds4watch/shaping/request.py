@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ds4watch.model.limits import Limits
 from ds4watch.model.service_policy import ServicePolicy
@@ -29,14 +29,6 @@ class RequestKind(StrEnum):
     RESPONSES = "responses"
     OTHER = "other"
     """Nothing is generated: embeddings, scores, tokens."""
-
-
-class Compressor(Protocol):
-    """Compresses a prompt."""
-
-    def __call__(self, body: Mapping[str, Any], ratio: float) -> dict[str, Any] | None:
-        """Return the fields that change, None if nothing does; `ratio` of the tokens may stay."""
-        ...
 
 
 _COMPLETIONS = frozenset({RequestKind.CHAT, RequestKind.TEXT})
@@ -74,7 +66,22 @@ class Degrading:
     limits: Limits = _UNTOUCHED
     substitutes: Mapping[str, Substitute] = field(default_factory=dict)
     touches_bodies: bool = False
-    compress: Compressor | None = None
+
+    def compress_ratio(self, prompt_tokens: int) -> float | None:
+        """Return the share of its tokens that a prompt of so many may keep, None for all."""
+        limits = self.limits
+        if limits.compress_ratio is None:
+            return None
+        is_long = prompt_tokens > (limits.compress_over_tokens or _COMPRESS_OVER_TOKENS)
+        return limits.compress_ratio if is_long else None
+
+    def last_turns(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the messages of a chat that may stay, as the field to change; none if all may."""
+        most, messages = self.limits.max_turns, body.get("messages")
+        if most is None or not isinstance(messages, list):
+            return {}
+        kept = last_turns(messages, most)
+        return {} if kept is messages else {"messages": kept}
 
 
 NOT_DEGRADING = Degrading()
@@ -84,25 +91,21 @@ class Asked(NamedTuple):
     """What is known of a request beside its body.
 
     session: what the client calls the conversation, if anything. own_cap: completion tokens
-    that this one request may have, whatever the level.
+    that this one request may have, whatever the level. compressed: the fields of its body that
+    hold a shorter prompt; made beforehand, for it takes a while.
     """
 
     work_class: str = ""
     session: str = ""
     prompt_tokens: int = 0
     own_cap: int | None = None
+    compressed: Mapping[str, Any] | None = None
 
 
 _PLAIN = Asked()
 
 
-def degrading_of(
-    policy: ServicePolicy,
-    fleet: FleetSnapshot,
-    served: Collection[str],
-    *,
-    compress: Compressor | None = None,
-) -> Degrading:
+def degrading_of(policy: ServicePolicy, fleet: FleetSnapshot, served: Collection[str]) -> Degrading:
     """Return `policy` made ready. `served`: models that can be had; a substitute is one of them."""
     limits = policy.limits
     substitutes = substitutes_of(limits.substitutions, fleet, served=served)
@@ -116,8 +119,7 @@ def degrading_of(
             lever is not None
             for lever in (limits.max_tokens_cap, limits.n_cap, limits.best_of_cap, limits.max_turns)
         )
-        or (compress is not None and limits.compress_ratio is not None),
-        compress=compress,
+        or limits.compress_ratio is not None,
     )
 
 
@@ -175,14 +177,14 @@ def _changes(
         caps |= _counts(body, limits)
     changes |= caps
     told |= caps
-    if limits.max_turns is not None and kind is RequestKind.CHAT:
-        messages = last_turns(body["messages"], limits.max_turns)
-        if messages is not body["messages"]:
-            changes["messages"], told["turns"] = messages, limits.max_turns
-    compressed = _compressed(body | changes, degrading, asked) if is_completion else None
-    if compressed:
+    kept = degrading.last_turns(body) if kind is RequestKind.CHAT else {}
+    if kept:
+        told["turns"] = limits.max_turns
+        changes |= kept
+    # Made of the same last turns.
+    if is_completion and asked.compressed and limits.compress_ratio is not None:
         told["compressed"] = limits.compress_ratio
-        changes |= compressed
+        changes |= asked.compressed
     if limits.thinking_off and kind is RequestKind.CHAT:
         thinking = _without_thinking(body)
         if thinking:
@@ -239,14 +241,6 @@ def _counts(body: dict[str, Any], limits: Limits) -> dict[str, Any]:
         if tries > most:
             changes["best_of"] = most
     return changes
-
-
-def _compressed(body: dict[str, Any], degrading: Degrading, asked: Asked) -> dict[str, Any] | None:
-    ratio, over = degrading.limits.compress_ratio, degrading.limits.compress_over_tokens
-    if degrading.compress is None or ratio is None:
-        return None
-    is_long = asked.prompt_tokens > (over or _COMPRESS_OVER_TOKENS)
-    return degrading.compress(body, ratio) if is_long else None
 
 
 def _without_thinking(body: dict[str, Any]) -> dict[str, Any]:

@@ -208,6 +208,31 @@ FLEET_SIGNALS = (
     counter("ds4_gateway_shed_total", "Requests turned away.", "reason", "gateway"),
     counter("ds4_gateway_abnormal_total", "Requests out of the ordinary.", "oddity", "gateway"),
     counter("ds4_gateway_degraded_total", "Changes made to requests.", "change", "gateway"),
+    counter(
+        "ds4_gateway_prefix_waits_total",
+        "Requests that waited for one that begins alike.",
+        "gateway",
+    ),
+    counter(
+        "ds4_gateway_prefix_wait_seconds_total", "Time that requests waited for one.", "gateway"
+    ),
+    counter("ds4_gateway_compression_compressed_total", "Prompts made shorter.", "gateway"),
+    counter(
+        "ds4_gateway_compression_skipped_total",
+        "Prompts that were to be compressed and were passed on whole: too large, too many at once, "
+        "too slow, or a fault.",
+        "gateway",
+    ),
+    counter(
+        "ds4_gateway_compression_tokens_before_total",
+        "Estimated tokens of prompts that were looked at.",
+        "gateway",
+    ),
+    counter(
+        "ds4_gateway_compression_tokens_after_total",
+        "Estimated tokens of the same prompts as they were passed on.",
+        "gateway",
+    ),
     counter("ds4_retry_count_total", "Attempts given up for another worker.", "reason"),
     *QUALITY_SIGNALS,
     gauge(

@@ -107,6 +107,13 @@ async def test_stats_are_told_when_asked_for(tmp_path: Path) -> None:
             "long_open": 0,
             "long_waiting": 0,
             "long_sessions": [0, 0],
+            "prefix_windows": {"followed": 0, "timed_out": 0, "waited_seconds": 0.0},
+            "compression": {
+                "compressed": 0,
+                "skipped": 0,
+                "tokens_before": 0,
+                "tokens_after": 0,
+            },
             "waiting": 0,
             "waited": 0,
             "waited_seconds": 0.0,

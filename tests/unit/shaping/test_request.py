@@ -30,11 +30,9 @@ def worker(model: str, **more: Any) -> WorkerView:
 FLEET = FleetSnapshot(0.0, (worker("big"), worker("small")))
 
 
-def policy(
-    level: int = 1, fleet: FleetSnapshot = FLEET, *, compress: Any = None, **limits: Any
-) -> Degrading:
+def policy(level: int = 1, fleet: FleetSnapshot = FLEET, **limits: Any) -> Degrading:
     tight = ServicePolicy(level=level, limits=Limits(**limits))
-    return degrading_of(tight, fleet, fleet.models(), compress=compress)
+    return degrading_of(tight, fleet, fleet.models())
 
 
 @pytest.mark.parametrize(
@@ -181,19 +179,19 @@ def test_who_does_not_think_anyway_is_not_degraded() -> None:
     assert shape(text, policy(thinking_off=True), RequestKind.TEXT).degraded == ()
 
 
-@pytest.mark.parametrize(
-    ("tokens", "told"), [(101, ("level=1", "compressed=0.5")), (100, ()), (0, ())]
-)
-def test_only_a_long_prompt_is_compressed_and_that_is_told(
-    tokens: int, told: tuple[str, ...]
-) -> None:
-    def half(body: Any, ratio: float) -> dict[str, Any]:
-        assert ratio == 0.5
-        return {"messages": body["messages"][:1]}
+@pytest.mark.parametrize(("tokens", "ratio"), [(101, 0.5), (100, None), (0, None)])
+def test_only_a_long_prompt_is_to_be_compressed(tokens: int, ratio: float | None) -> None:
+    tight = policy(compress_ratio=0.5, compress_over_tokens=100)
+    assert tight.compress_ratio(tokens) == ratio
+    assert NOT_DEGRADING.compress_ratio(tokens) is None
 
-    tight = policy(compress_ratio=0.5, compress_over_tokens=100, compress=half)
-    shaped = shape(CHAT, tight, RequestKind.CHAT, Asked(prompt_tokens=tokens))
-    assert shaped.degraded == told
+
+def test_a_compressed_prompt_takes_the_place_of_the_whole_one_and_that_is_told() -> None:
+    fields = {"messages": CHAT["messages"][:1]}
+    tight = policy(compress_ratio=0.5)
+    shaped = shape(CHAT, tight, RequestKind.CHAT, Asked(compressed=fields))
+    assert shaped.body["messages"] == fields["messages"]
+    assert shaped.degraded == ("level=1", "compressed=0.5")
 
 
 def test_what_is_no_completion_is_left_alone_by_a_level() -> None:
@@ -206,7 +204,7 @@ def test_what_is_no_completion_is_left_alone_by_a_level() -> None:
     assert shaped.degraded == ("level=1", "max_output_tokens=4")
 
 
-def test_without_a_compressor_nothing_is_said_to_be_compressed() -> None:
+def test_what_was_not_compressed_is_not_said_to_be() -> None:
     tight = policy(compress_ratio=0.5, compress_over_tokens=1)
     assert not shape(CHAT, tight, RequestKind.CHAT, Asked(prompt_tokens=9)).changed
 

@@ -1,0 +1,26 @@
+"""Questions of the gateway's own to a worker."""
+
+from __future__ import annotations
+
+from ds4watch.gateway.http.pool import Pool, origin_of
+from ds4watch.model.worker import WorkerView
+
+
+async def posted(
+    pool: Pool, worker: WorkerView, path: bytes, body: bytes, *, max_bytes: int
+) -> bytes | None:
+    """Return the answer to a body of JSON, None for any status but 200.
+
+    Raises Ds4watchError or OSError if there is no whole answer of at most `max_bytes`.
+    """
+    origin = origin_of(worker.url)
+    head = (
+        b"POST %b%b HTTP/1.1\r\n%bContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n" % (origin.prefix, path, origin.host_line, len(body))
+    )
+    answer = await pool.ask(origin, head, body)
+    try:
+        told = await answer.read(max_bytes)
+        return told if answer.status == 200 else None
+    finally:
+        pool.give_back(origin, answer)
