@@ -13,7 +13,8 @@ from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 
 HOUR_SECONDS: Final = 3600
-DAYS_KEPT: Final = 14
+DAYS_KEPT: Final = 22
+"""Three weekends, so that these have as many days to be compared with."""
 MOST_DAYS: Final = 7
 LEAST_WATCHED_SHARE: Final = 0.95
 """An hour of which less was watched says nothing: what was not seen may have been anything."""
@@ -41,12 +42,22 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HourSum:
-    """What was seen of an hour: money of the time that was watched, tokens, and that time."""
+    """What was seen of an hour: money of the time that was watched, that time, and requests.
+
+    prefill: the part of `used` that is prefill. worker_seconds: time of workers that was paid.
+    tokens: of prompts, cached or not, and of answers.
+    """
 
     watched_seconds: float = 0.0
     spent: Nanos = 0
     used: Nanos = 0
     tokens: int = 0
+    prefill: Nanos = 0
+    worker_seconds: float = 0.0
+    requests: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    retries: int = 0
 
     def plus(self, more: HourSum) -> HourSum:
         """Return both together."""
@@ -55,6 +66,12 @@ class HourSum:
             self.spent + more.spent,
             self.used + more.used,
             self.tokens + more.tokens,
+            self.prefill + more.prefill,
+            self.worker_seconds + more.worker_seconds,
+            self.requests + more.requests,
+            self.prompt_tokens + more.prompt_tokens,
+            self.cached_tokens + more.cached_tokens,
+            self.retries + more.retries,
         )
 
     @property
@@ -151,9 +168,9 @@ def _alike(hours: Mapping[int, HourSum], hour_at: int) -> Iterator[HourSum]:
     """Yield the same hour of earlier days, newest first; weekdays and weekends apart."""
     for days in range(1, DAYS_KEPT + 1):
         earlier = hour_at - days * _DAY_SECONDS
-        if earlier in hours and _is_weekend(earlier) == _is_weekend(hour_at):
+        if earlier in hours and is_weekend(earlier) == is_weekend(hour_at):
             yield hours[earlier]
 
 
-def _is_weekend(at: int) -> bool:
+def is_weekend(at: int) -> bool:
     return datetime.fromtimestamp(at, UTC).weekday() >= _SATURDAY
