@@ -25,7 +25,7 @@ from ds4watch.config.files import (
 from ds4watch.config.places import resolve_state_dir
 from ds4watch.config.settings import Settings
 from ds4watch.engine.api_keys import ApiKeys, board_keys, recovered
-from ds4watch.engine.blueprint import Blueprint, read_blueprint
+from ds4watch.engine.blueprint import Blueprint, budgets_of, read_blueprint
 from ds4watch.engine.gpu_journal import GpuJournal
 from ds4watch.engine.ladder_journal import StateLadders, kept_ladders
 from ds4watch.engine.parts import EngineSettings, Parts
@@ -242,7 +242,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         ),
         tallies=tallies,
     )
-    known = await known_from(stores, fleet, clock)
+    known = await known_from(stores, fleet, clock, budgets=budgets_of(settings))
     sight = Sight(
         supervisor, known, tallies, blueprint.fleet_files, rolling_rules(settings.fleet), clock
     )

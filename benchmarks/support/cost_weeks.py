@@ -242,7 +242,9 @@ def _loads(
         incident = by_hour.get(at)
         changed = {incident.kind: incident.at(at)} if incident is not None else {}
         shape = _shape(trace, at) * math.exp(traffic[at]) * (1 + changed.get(Kind.TRAFFIC, 0.0))
-        minutes = trace.minutes[dice.integers(0, len(trace.minutes), dice.poisson(60 * TIMES * shape))]
+        minutes = trace.minutes[
+            dice.integers(0, len(trace.minutes), dice.poisson(60 * TIMES * shape))
+        ]
         requests, prompt, cached, answer = minutes.sum(axis=0)
         prompt_ratio = prompts[at] * (1 + changed.get(Kind.PROMPTS, 0.0))
         miss = (1 - cached / max(1.0, prompt)) * misses[at]
@@ -297,8 +299,8 @@ def _served(
 def _shape(trace: Trace, at: int) -> float:
     """Return an hour's share of the peak: low at 4:00, a plateau over the working day."""
     day, hour = divmod(at % HOURS_A_WEEK, 24)
-    wave = 0.5 - 0.5 * math.cos((hour - 4) / 24 * 2 * math.pi)
-    share = trace.night + (1 - trace.night) * wave**0.8
+    wave: float = 0.5 - 0.5 * math.cos((hour - 4) / 24 * 2 * math.pi)
+    share = trace.night + (1 - trace.night) * math.pow(wave, 0.8)
     weekday = (0.96, 1.0, 1.02, 1.0, 0.92)
     return share * (weekday[day] if day < 5 else trace.weekend)
 

@@ -34,6 +34,7 @@ COMMANDS: dict[str, Command] = {
     "keys": Command("ds4watch.cli.keys", "Add, list, rotate, revoke the gateway's API keys."),
     "history": Command("ds4watch.cli.history", "Show, export, check and prune stored samples."),
     "audit": Command("ds4watch.cli.audit", "Tell what happened, when, and why."),
+    "cost": Command("ds4watch.cli.cost", "Tell what was spent, on what, for whom, and why."),
     "hold": Command("ds4watch.cli.hold", "Forbid automatic actions for a while."),
     "resume": Command("ds4watch.cli.resume", "Lift a hold: actions are taken again."),
     "check": Command("ds4watch.cli.check", "Check settings, profiles, rules and policy."),

@@ -43,6 +43,18 @@ class AdminClient:
         rows: list[dict[str, Any]] = self._ask("GET", f"/audit?{query}")["audit"]
         return rows
 
+    def cost(self, start_at: float, end_at: float) -> dict[str, Any]:
+        """Return what was spent in the hours from `start_at` on. Raises AdminError."""
+        query = urlencode({"start_at": start_at, "end_at": end_at})
+        found: dict[str, Any] = self._ask("GET", f"/cost?{query}")
+        return found
+
+    def cost_why(self, at: float | None) -> dict[str, Any]:
+        """Return why an hour (the running one) is unlike others. Raises AdminError."""
+        query = f"?{urlencode({'at': at})}" if at is not None else ""
+        found: dict[str, Any] = self._ask("GET", f"/cost/why{query}")
+        return found
+
     def explain(self, name: str) -> list[dict[str, Any]]:
         """Return what the rules of a name see now. Raises AdminError."""
         rules: list[dict[str, Any]] = self._ask("GET", f"/rules/{quote(name, safe='')}")["rules"]

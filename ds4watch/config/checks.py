@@ -146,9 +146,17 @@ def _check_prices(settings: Settings, document: Document) -> Iterator[Located]:
         if price.valid_from.tzinfo is None:
             path = (*base, position, "valid_from")
             yield document.finding(path, "must name its time zone", mend="add Z for UTC")
+    budgets = [(it.period, it.key, it.model) for it in settings.cost.budgets]
+    yield from _repeated(document, ("cost", "budgets"), map(_told, budgets), mend="leave one")
     prices = settings.cost.prices
     keys = [f"{price.profile} from {price.valid_from.isoformat()}" for price in prices]
     yield from _repeated(document, base, keys, mend="leave one of the two prices")
+
+
+def _told(budget: tuple[str, str | None, str | None]) -> str:
+    period, key, model = budget
+    whose = f"key {key}" if key is not None else f"model {model}" if model is not None else "all"
+    return f"the budget of {whose} by {period}"
 
 
 def _repeated(

@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr, model_validator
 
 from ds4watch.config.admission import AdmissionSettings
 from ds4watch.config.batching import BatchingSettings
+from ds4watch.config.budgets import BudgetSettings
 from ds4watch.config.compression import CompressionSettings
 from ds4watch.config.gateway_security import IntakeSettings, SignatureSettings
 from ds4watch.config.routing import RoutingSettings
@@ -329,6 +330,9 @@ class CostSettings(Section):
 
     currency: str = Field("USD", pattern=r"^[A-Z]{3}$", description="ISO 4217 code.")
     prices: tuple[Price, ...] = Field((Price(),), description="Price list.")
+    budgets: tuple[BudgetSettings, ...] = Field(
+        (), max_length=200, description="What may be spent, at most 200 of them."
+    )
 
 
 class NotifySettings(Section):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -58,8 +58,8 @@ class Bounds:
 class Deviation:
     """A driver of an hour against what was expected.
 
-    score: over 1 in size is off; its sign says which way. impact: the money of the hour that is
-    due to it.
+    score: over 1 in size is off; its sign says which way. impact: of the money at stake,
+    by what it is more or (negative) less.
     """
 
     driver: Driver
@@ -171,7 +171,7 @@ class AnomalyWatch:
         sign = 1 if remains > 0 else -1
         if past.off == sign or self._has_drifted(past, remains / scale):
             bound *= bounds.stay
-        off = 1 - math.exp(-remains)
+        off = math.copysign(1 - math.exp(-abs(remains)), remains)
         return Deviation(
             driver,
             gauge.value,
@@ -203,14 +203,6 @@ class AnomalyWatch:
             if len(past.levels) > bounds.level_hours:
                 past.levels.popleft()
         season.append(logarithm - level)
-
-
-def replayed(hours: Mapping[int, HourSum], bounds: Bounds | None = None) -> AnomalyWatch:
-    """Return a watch that learned hours in their order."""
-    watch = AnomalyWatch(bounds)
-    for hour_at in sorted(hours):
-        watch.learn(hour_at, hours[hour_at])
-    return watch
 
 
 def _median(values: Iterable[float]) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ds4watch.cost.prices import PriceEntry, price_at
@@ -18,6 +18,9 @@ class CostPart(StrEnum):
     """The disjoint parts of what a worker costs."""
 
     BUSY = "busy"
+    """With requests running. In the ledger: of which no stage was timed."""
+    PREFILL = "prefill"
+    DECODE = "decode"
     IDLE = "idle"
     STARTING = "starting"
     ASLEEP = "asleep"
@@ -75,6 +78,38 @@ def per_hour(workers: Sequence[WorkerView], prices: Sequence[PriceEntry], at: Un
     return sum(
         price_at(prices, worker.profile, at) for worker in workers if part_of(worker) is not None
     )
+
+
+class Stage(StrEnum):
+    """What a worker's busy time goes into; `unknown` while no request of a minute was timed."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+    UNKNOWN = "unknown"
+
+
+def by_stage(nanos: Nanos, prefill_ratio: float | None) -> tuple[Nanos, Nanos, Nanos]:
+    """Return busy money by stage time, in the order of Stage. It sums to exactly `nanos`."""
+    if prefill_ratio is None:
+        return 0, 0, nanos
+    prefill = min(nanos, round(nanos * prefill_ratio))
+    return prefill, nanos - prefill, 0
+
+
+def staged(charges: Iterable[Charge], prefill_ratios: Mapping[str, float]) -> Iterator[Charge]:
+    """Yield charges with busy money by stage; they sum to exactly what they were."""
+    for charge in charges:
+        if charge.part is not CostPart.BUSY:
+            yield charge
+            continue
+        parts = by_stage(charge.nanos, prefill_ratios.get(charge.worker))
+        for part, nanos in zip(_STAGES, parts, strict=True):
+            if nanos:
+                yield replace(charge, part=part, nanos=nanos)
+
+
+_STAGES = (CostPart.PREFILL, CostPart.DECODE, CostPart.BUSY)
+"""In the order of Stage."""
 
 
 def _hours(start_ms: int, end_ms: int) -> Iterator[tuple[int, int, int]]:

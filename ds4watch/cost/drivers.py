@@ -51,7 +51,7 @@ class Gauge:
 
 def gauges(hour: HourSum) -> Mapping[Driver, Gauge]:
     """Return the drivers of an hour; those that cannot be told of it are absent."""
-    if hour.watched_seconds <= 0:
+    if hour.watched_seconds < 1:
         return {}
     found = {}
     for driver, read in _READ.items():
@@ -85,7 +85,9 @@ def _by_tokens(hour: HourSum, nanos: Nanos) -> Gauge | None:
 
 
 def _traffic(hour: HourSum) -> Gauge:
-    return Gauge(hour.requests / hour.watched_seconds, _luck(hour), hour.used)
+    # None at all is less than one.
+    rate = max(0.5, hour.requests) / hour.watched_seconds
+    return Gauge(rate, _luck(hour), hour.spent)
 
 
 def _prompt_length(hour: HourSum) -> Gauge | None:
@@ -109,7 +111,7 @@ def _miss_ratio(hour: HourSum) -> Gauge | None:
 
 
 def _retries(hour: HourSum) -> Gauge | None:
-    """Attempts for each request: retries themselves are few, and double by chance."""
+    # Attempts for each request: retries themselves are few, and double by chance.
     if hour.requests < LEAST_REQUESTS:
         return None
     luck = math.sqrt(hour.retries + 1) / hour.requests
@@ -119,7 +121,7 @@ def _retries(hour: HourSum) -> Gauge | None:
 def _workers(hour: HourSum) -> Gauge | None:
     """Workers, to be compared with those of hours of like load: more are idle, or stuck."""
     missed = hour.prompt_tokens - hour.cached_tokens
-    if hour.requests < LEAST_REQUESTS or hour.prefill <= 0 or missed <= 0:
+    if hour.requests < LEAST_REQUESTS or min(hour.prefill, hour.used, missed) <= 0:
         return None
     # Decode in the tokens of prefill that take as long.
     load = missed * hour.used / hour.prefill * (1 + hour.retries / hour.requests)
@@ -129,7 +131,7 @@ def _workers(hour: HourSum) -> Gauge | None:
 
 
 def _price(hour: HourSum) -> Gauge | None:
-    if hour.worker_seconds <= 0:
+    if hour.worker_seconds < 1:
         return None
     return Gauge(hour.spent / hour.worker_seconds, 0.0, hour.spent)
 

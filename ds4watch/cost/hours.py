@@ -127,7 +127,7 @@ def expected_rates(hours: Mapping[int, HourSum], hour_at: int) -> Rates:
     Absent where there is no history, and where it is 0: nothing can be off by a share of that.
     """
     yesterday = [hours.get(hour_at - _DAY_SECONDS, HourSum())]
-    bases = {Basis.YESTERDAY: yesterday, Basis.MEDIAN: list(_alike(hours, hour_at))}
+    bases = {Basis.YESTERDAY: yesterday, Basis.MEDIAN: list(alike_hours(hours, hour_at))}
     before = hours.get(hour_at - HOUR_SECONDS, HourSum())
     found = {}
     for basis, sums in bases.items():
@@ -141,13 +141,15 @@ def expected_rates(hours: Mapping[int, HourSum], hour_at: int) -> Rates:
     return found
 
 
-def compared(running: HourSum, elapsed_seconds: float, rates: Rates) -> Iterator[Compared]:
-    """Yield the running hour against each expectation, pro rata.
-
-    Nothing for its first ten minutes, nor where much of it was not watched.
-    """
+def can_be_compared(running: HourSum, elapsed_seconds: float) -> bool:
+    """Return whether ten minutes of the running hour, and most of it, were watched."""
     least = max(LEAST_WATCHED_SECONDS, LEAST_WATCHED_SHARE * elapsed_seconds)
-    if running.watched_seconds < least:
+    return running.watched_seconds >= least
+
+
+def compared(running: HourSum, elapsed_seconds: float, rates: Rates) -> Iterator[Compared]:
+    """Yield the running hour against each expectation, pro rata, where it can be compared."""
+    if not can_be_compared(running, elapsed_seconds):
         return
     for (measure, basis), rate in rates.items():
         come_to = running.value(measure)
@@ -164,7 +166,7 @@ def _rates(sums: list[HourSum], measure: Measure) -> list[float]:
     return [rate for rate in rates if rate is not None][:MOST_DAYS]
 
 
-def _alike(hours: Mapping[int, HourSum], hour_at: int) -> Iterator[HourSum]:
+def alike_hours(hours: Mapping[int, HourSum], hour_at: int) -> Iterator[HourSum]:
     """Yield the same hour of earlier days, newest first; weekdays and weekends apart."""
     for days in range(1, DAYS_KEPT + 1):
         earlier = hour_at - days * _DAY_SECONDS
@@ -173,4 +175,5 @@ def _alike(hours: Mapping[int, HourSum], hour_at: int) -> Iterator[HourSum]:
 
 
 def is_weekend(at: int) -> bool:
+    """Return whether an instant is on a Saturday or Sunday."""
     return datetime.fromtimestamp(at, UTC).weekday() >= _SATURDAY

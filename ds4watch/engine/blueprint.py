@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ds4watch.alerting.rulefile import RuleFile, read_rules
+from ds4watch.config.budgets import BudgetSettings
 from ds4watch.config.files import (
     LoadedSettings,
     filter_file,
@@ -23,6 +24,7 @@ from ds4watch.config.lints.arguments import gpus_of
 from ds4watch.config.lints.findings import Lint
 from ds4watch.config.profile import Profile
 from ds4watch.config.settings import BackendKind, Settings
+from ds4watch.cost.budgets import Budget, Period, Scope
 from ds4watch.cost.prices import PriceEntry, price_entry, with_own_prices
 from ds4watch.engine.order_check import check_order
 from ds4watch.engine.remote_source import elsewhere_of
@@ -31,6 +33,7 @@ from ds4watch.engine.rulebook import RuleBook
 from ds4watch.fleet.plan import check_specs, find_vllm, wanted_specs
 from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.model.errors import ConfigError, Located
+from ds4watch.model.money import nanos_from_decimal
 from ds4watch.model.ports import Clock
 from ds4watch.policy.policyfile import PolicyFile, load_policy
 from ds4watch.scrape.gpu_watch import GpuWatch
@@ -189,3 +192,22 @@ def _prices(settings: Settings, profiles: Mapping[str, Profile]) -> tuple[PriceE
         if profile.price_gpu_hour is not None
     }
     return with_own_prices(listed, own)
+
+
+def budgets_of(settings: Settings) -> tuple[Budget, ...]:
+    """Return the budgets of the settings."""
+    return tuple(
+        Budget(
+            _scope_of(it),
+            it.key or it.model or "",
+            Period(it.period),
+            nanos_from_decimal(it.limit),
+        )
+        for it in settings.cost.budgets
+    )
+
+
+def _scope_of(budget: BudgetSettings) -> Scope:
+    if budget.key is not None:
+        return Scope.KEY
+    return Scope.MODEL if budget.model is not None else Scope.TOTAL

@@ -10,6 +10,12 @@ import numpy as np
 from ds4watch.cost.attribution import per_hour
 from ds4watch.engine.alert_signals import alert_samples, worker_tier_samples
 from ds4watch.engine.collect import Collected, Reader
+from ds4watch.engine.cost_signals import (
+    anomaly_samples,
+    budget_samples,
+    cost_samples,
+    hour_samples,
+)
 from ds4watch.engine.gateway_signals import admission_samples, gateway_samples
 from ds4watch.engine.gateway_totals import GatewayTotals
 from ds4watch.engine.memory import memory_samples, used_ratio
@@ -17,10 +23,8 @@ from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.shown import LazySamples
 from ds4watch.engine.sight import Sights
 from ds4watch.engine.signals import (
-    cost_samples,
     failure_samples,
     gpu_samples,
-    hour_samples,
     policy_samples,
     quality_samples,
     standstill_samples,
@@ -179,6 +183,8 @@ class Observer:
             *known.totals.samples(),
             *cost_samples(known.per_hour, known.spent, self._settings.currency),
             *hour_samples(known.cost, now, self._settings.currency),
+            *anomaly_samples(known.cost, now, self._settings.currency),
+            *budget_samples(known.budgets, now, self._settings.currency),
             *policy_samples(parts.board.policy(), inflight),
             *self._gateways.samples(known.fleet.workers),
             *gateway_samples(gateways),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ds4watch.actions.runner import Runner
 from ds4watch.cost.book import CostBook
+from ds4watch.cost.budgets import BudgetBook
 from ds4watch.cost.prices import PriceEntry
 from ds4watch.engine.remote_rounds import Rounds
 from ds4watch.engine.rulebook import RuleBook
@@ -96,6 +97,7 @@ class Known:
     prefill_ratios: Mapping[str, float] = field(default_factory=dict)
     """Of workers, over the last minute; one whose requests were not timed is not in it."""
     cost: CostBook = field(default_factory=CostBook)
+    budgets: BudgetBook = field(default_factory=lambda: BudgetBook(()))
     carried_at: UnixSeconds = 0.0
     """When the book was last stored."""
     jobs: dict[str, JobRun] = field(default_factory=dict)

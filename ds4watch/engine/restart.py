@@ -12,6 +12,7 @@ import numpy as np
 from ds4watch import __version__
 from ds4watch.alerting.machine import restore
 from ds4watch.cost.book import CostBook
+from ds4watch.cost.budgets import Budget, BudgetBook, first_needed
 from ds4watch.engine.blueprint import Blueprint
 from ds4watch.engine.observe import SELF
 from ds4watch.engine.parts import Known
@@ -95,7 +96,9 @@ async def _end_pages(stores: Stores, rules: RuleBook, now: UnixSeconds) -> None:
     await stores.samples.append(RulePages(stores.samples.intern, gone).ended(now))
 
 
-async def known_from(stores: Stores, fleet: FleetSnapshot, clock: Clock) -> Known:
+async def known_from(
+    stores: Stores, fleet: FleetSnapshot, clock: Clock, *, budgets: Sequence[Budget] = ()
+) -> Known:
     """Return what the engine goes on from.
 
     fleet: workers that ran on without a daemon; that time is charged like any other.
@@ -119,7 +122,20 @@ async def known_from(stores: Stores, fleet: FleetSnapshot, clock: Clock) -> Know
         unclaimed=stores.unclaimed,
         jobs={run.name: run for run in await state.jobs()},
         cost=CostBook.from_json(restored.carry),
+        budgets=await budget_book(state, budgets, now),
     )
+
+
+async def budget_book(state: StateStore, budgets: Sequence[Budget], now: UnixSeconds) -> BudgetBook:
+    """Return the book with what the ledger has of all that budgets look at."""
+    book = BudgetBook(budgets)
+    if budgets:
+        start = first_needed(now)
+        for cost in await state.cost_between(start, now):
+            book.add_money(int(cost.hour_at), cost.nanos)
+        for work in await state.work_between(start, now):
+            book.add_work(int(work.hour_at), work.key, work.model, work.usage)
+    return book
 
 
 def started(clock: Clock, restored: RestoredState) -> AuditEntry:

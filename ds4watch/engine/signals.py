@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from ds4watch.cost.book import CostBook
 from ds4watch.history.rows import RequestTotals as StoredTotals
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
-from ds4watch.model.money import NANOS_PER_UNIT, Nanos
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import Labels, Sample, labels_of
 from ds4watch.model.service_policy import ServicePolicy
@@ -152,36 +150,6 @@ def standstill_samples(workers: Sequence[WorkerView], seconds: Mapping[str, floa
         for worker in workers
         if worker.id in seconds
     ]
-
-
-def cost_samples(per_hour: Nanos, spent: Nanos, currency: str) -> list[Sample]:
-    """Return the running cost and what was spent so far; floats only here, for display."""
-    labels = (("currency", currency),)
-    return [
-        Sample("ds4_cost_per_hour", labels, per_hour / NANOS_PER_UNIT),
-        Sample("ds4_cost_spent_total", labels, spent / NANOS_PER_UNIT),
-    ]
-
-
-def hour_samples(book: CostBook, now: UnixSeconds, currency: str) -> list[Sample]:
-    """Return the running hour beside what is expected of it, and busy money by stage."""
-    labels = {"currency": currency}
-    found = [
-        Sample(
-            "ds4_cost_used_total",
-            labels_of({**labels, "profile": profile, "stage": stage.value}),
-            nanos / NANOS_PER_UNIT,
-        )
-        for profile, stage, nanos in book.by_stage()
-    ]
-    for measure, nanos in book.so_far(now):
-        of = labels_of({**labels, "measure": measure.value})
-        found.append(Sample("ds4_cost_hour_so_far", of, nanos / NANOS_PER_UNIT))
-    for it in book.compared(now):
-        of = labels_of({**labels, "measure": it.measure.value, "basis": it.basis.value})
-        found.append(Sample("ds4_cost_hour_expected", of, it.expected / NANOS_PER_UNIT))
-        found.append(Sample("ds4_cost_hour_difference", of, it.difference / NANOS_PER_UNIT))
-    return found
 
 
 def gpu_samples(report: GpuReport) -> list[Sample]:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from ds4watch import __version__
+from ds4watch.engine.cost_report import cost_report, why_report
 from ds4watch.engine.explained import explained
 from ds4watch.engine.parts import Known
 from ds4watch.engine.place import Place
@@ -133,6 +134,15 @@ class Status:
         wanted = AuditKind(kind) if kind is not None else None
         entries = await self._from.state.audit(limit, before_id=before, kind=wanted)
         return [audit_json(entry) for entry in entries]
+
+    async def cost(self, *, start_at: float, end_at: float) -> dict[str, Any]:
+        """Return what was spent in the hours that begin in [start_at, end_at)."""
+        currency = self._place.currency
+        return await cost_report(self._from.state, currency, start_at=start_at, end_at=end_at)
+
+    def cost_why(self, *, at: float) -> dict[str, Any]:
+        """Return why an hour costs more or less than usual."""
+        return why_report(self._known.cost, self._place.currency, at)
 
     def fleet_change(self) -> dict[str, Any] | None:
         """Return the rolling change under way, or the last; None if there was none."""

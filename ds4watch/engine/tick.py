@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ds4watch.alerting.telling import tell
-from ds4watch.cost.attribution import Charge, charges
+from ds4watch.cost.attribution import Charge, charges, staged
+from ds4watch.cost.hours import hour_of
 from ds4watch.engine.effects import Watch, effect, sentence, watch
 from ds4watch.engine.observe import Observer
 from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.rule_pages import RulePages
 from ds4watch.engine.rulebook import Round
 from ds4watch.engine.sight import went_blind
-from ds4watch.engine.signals import POOL, midnight
+from ds4watch.engine.signals import NO_MODEL, POOL, midnight
 from ds4watch.history.rows import AuditEntry, AuditKind, CostRow, SpoolBatch, TickCommit
 from ds4watch.model.action import ActionPlan, Refusal
 from ds4watch.model.alert import AlertPhase
@@ -242,7 +243,7 @@ class Engine:
             spools=batches,
             costs=tuple(
                 CostRow(it.hour_at, it.worker, it.profile, it.part.value, it.nanos)
-                for it in charged
+                for it in staged(charged, self.known.prefill_ratios)
             ),
             workers=tuple(replace(view, load=_NO_LOAD) for view in self.known.fleet.workers),
             carry=self.known.cost.as_json() if is_due else None,
@@ -286,10 +287,14 @@ class Engine:
         """Add what was committed to the hour's sums."""
         known = self.known
         longest_seconds = _MOST_INTERVALS * self._settings.interval_seconds
+        for charge in charged:
+            known.budgets.add_money(charge.hour_at, charge.nanos)
         known.cost.note(charged, known.prefill_ratios, now, longest_seconds=longest_seconds)
         for record in (record for batch in batches for record in batch.records):
+            known.cost.note_request(record)
             if record.usage is not None:
-                tokens = record.usage.prompt + record.usage.completion
-                known.cost.note_tokens(record.ended_at, tokens)
+                hour_at = hour_of(record.ended_at)
+                model = record.model_served or NO_MODEL
+                known.budgets.add_work(hour_at, record.key, model, record.usage)
         if carried:
             known.carried_at = now

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, select
 
 from ds4watch.history import sql
-from ds4watch.history.rows import CostRow, RequestTotal, RequestTotals, SpoolBatch
+from ds4watch.history.rows import CostRow, RequestTotal, RequestTotals, SpoolBatch, WorkRow
 from ds4watch.history.state_models import (
     cost_hourly,
     requests_hourly,
@@ -90,6 +90,25 @@ def cost_between(
     return [
         CostRow(row.hour_at, row.worker, row.profile, row.part, row.nanos)
         for row in connection.execute(query)
+    ]
+
+
+def work_between(
+    connection: Connection, start_at: UnixSeconds, end_at: UnixSeconds
+) -> list[WorkRow]:
+    """Return tokens by hour, key and model of the hours that begin in [start_at, end_at)."""
+    table = requests_hourly.c
+    by = (table.hour_at, table.key, table.model)
+    sums = (table.requests, table.prompt_tokens, table.cached_tokens, table.completion_tokens)
+    query = (
+        select(*by, *(func.sum(column) for column in sums))
+        .where(table.hour_at >= start_at, table.hour_at < end_at)
+        .group_by(*by)
+        .order_by(*by)
+    )
+    return [
+        WorkRow(hour_at, key, model, int(requests), Usage(*(int(count) for count in tokens)))
+        for hour_at, key, model, requests, *tokens in connection.execute(query)
     ]
 
 

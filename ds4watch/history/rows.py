@@ -13,7 +13,7 @@ from ds4watch.model.key_budget import KeyBudget
 from ds4watch.model.key_limits import KeyLimits
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
-from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason
+from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason, Usage
 from ds4watch.model.worker import WorkerView
 
 
@@ -55,6 +55,17 @@ class CostRow:
     profile: str
     part: str
     nanos: Nanos
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRow:
+    """Tokens of an hour's requests of one key and model."""
+
+    hour_at: UnixSeconds
+    key: str
+    model: str
+    requests: int
+    usage: Usage
 
 
 @dataclass(frozen=True, slots=True)

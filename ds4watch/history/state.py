@@ -41,6 +41,7 @@ from ds4watch.history.rows import (
     StoredKey,
     TickCommit,
     WorkerWish,
+    WorkRow,
 )
 from ds4watch.history.tick_rows import Written, restored_state
 from ds4watch.model.action import ActionPlan, Hold, Outcome
@@ -269,6 +270,10 @@ class StateStore:
     async def cost_between(self, start_at: UnixSeconds, end_at: UnixSeconds) -> list[CostRow]:
         """Return the cost of the hours that begin in [start_at, end_at)."""
         return await self._database.read(ledger_rows.cost_between, start_at, end_at)
+
+    async def work_between(self, start_at: UnixSeconds, end_at: UnixSeconds) -> list[WorkRow]:
+        """Return tokens by hour, key and model of the hours that begin in [start_at, end_at)."""
+        return await self._database.read(ledger_rows.work_between, start_at, end_at)
 
     async def spent_total(self) -> Nanos:
         """Return all money ever booked."""

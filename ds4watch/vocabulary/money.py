@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ds4watch.vocabulary.signal import counter, gauge
 
+_BUDGET = ("scope", "who", "period", "currency")
+
 COST_SIGNALS = (
     gauge("ds4_cost_per_hour", "Price of an hour of all workers that run.", "currency"),
     counter("ds4_cost_spent_total", "Money spent, from the ledger.", "currency"),
@@ -37,6 +39,43 @@ COST_SIGNALS = (
         "measure",
         "basis",
         "currency",
+    ),
+    gauge(
+        "ds4_cost_anomaly_deviation_ratio",
+        "How far what moves the running hour's cost (`driver`) is from what the same hour of"
+        " earlier days and the last hours let expect: 0.5 is half more. Absent where"
+        " `ds4_cost_hour_expected` is, and without two days and 24 hours of history.",
+        "driver",
+        "currency",
+    ),
+    gauge(
+        "ds4_cost_anomaly_score",
+        "The same over the bound at which it is unusual: over 1 or under -1 is an anomaly.",
+        "driver",
+        "currency",
+    ),
+    gauge(
+        "ds4_cost_anomaly_impact",
+        "Money of the running hour, so far, that is due to it; negative: less than usual.",
+        "driver",
+        "currency",
+    ),
+    gauge(
+        "ds4_cost_budget_limit",
+        "A budget: money for a period of UTC. `scope` is total, key or model, `who` its name.",
+        *_BUDGET,
+    ),
+    gauge(
+        "ds4_cost_budget_spent",
+        "Money of it spent so far. A key or a model has its share, by tokens computed, of the hours"
+        " in which it had requests.",
+        *_BUDGET,
+    ),
+    gauge(
+        "ds4_cost_budget_projected",
+        "What the period comes to if the rest of it is like the last 24 hours (an hour: like its"
+        " time so far). Absent in the first hour, of an hour in the first ten minutes.",
+        *_BUDGET,
     ),
 )
 

@@ -142,6 +142,24 @@ class Explanation(BaseModel):
     rules: list[dict[str, Any]]
 
 
+class CostPage(BaseModel):
+    """Money of hours, in 1e-9 of the currency: by worker and part, and by key and model."""
+
+    currency: str
+    start_at: float
+    end_at: float
+    costs: list[dict[str, Any]]
+    work: list[dict[str, Any]]
+
+
+class CostWhy(BaseModel):
+    """Why an hour is not like the usual one. Of each measure, causes sum to the difference."""
+
+    currency: str
+    hour_at: float
+    measures: list[dict[str, Any]]
+
+
 class AuditPage(BaseModel):
     """The story, newest first. `next_before` leads to the page of older rows; null: none."""
 

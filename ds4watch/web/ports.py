@@ -25,6 +25,14 @@ class AdminSource(Protocol):
         """
         ...
 
+    async def cost(self, *, start_at: float, end_at: float) -> dict[str, Any]:
+        """Return what was spent in the hours that begin in [start_at, end_at), in nanos."""
+        ...
+
+    def cost_why(self, *, at: float) -> dict[str, Any]:
+        """Return why an instant's hour costs more or less than usual; must not block."""
+        ...
+
     def fleet_change(self) -> dict[str, Any] | None:
         """Return the rolling change under way, or the last; must not block."""
         ...

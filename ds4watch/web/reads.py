@@ -13,6 +13,8 @@ from ds4watch.model.worker import WorkerPhase
 from ds4watch.web.bodies import (
     AlertList,
     AuditPage,
+    CostPage,
+    CostWhy,
     Explanation,
     Health,
     Problem,
@@ -32,6 +34,8 @@ REFUSED: dict[int | str, dict[str, Any]] = {
 Limit = Annotated[int, Query(ge=1, le=1000, description="Rows at most")]
 Before = Annotated[int | None, Query(ge=0, le=2**63 - 1, description="Rows older than this id")]
 Kind = Annotated[str | None, Query(pattern=r"^[a-z][a-z_.]{0,63}$", description="This kind only")]
+Instant = Annotated[float, Query(ge=0, le=4e9, description="Unix seconds")]
+_LONGEST_SECONDS = 62 * 86_400
 
 RuleName = Annotated[str, FromPath(max_length=200, description="An alert, or a recorded series")]
 
@@ -69,6 +73,7 @@ def reads(source: AdminSource, clock: Clock) -> APIRouter:
         return SignalMap(signals=found["signals"], workers=by_worker)
 
     _add_audit(router, source)
+    _add_cost(router, source, clock)
     _add_explain(router, source)
     return router
 
@@ -95,6 +100,18 @@ def _add_audit(router: APIRouter, source: AdminSource) -> None:
         rows = await source.audit(limit=limit, before=before, kind=kind)
         is_full = len(rows) >= limit
         return AuditPage(audit=rows, next_before=rows[-1]["id"] if is_full else None)
+
+
+def _add_cost(router: APIRouter, source: AdminSource, clock: Clock) -> None:
+    @router.get("/cost", summary="What was spent, by hour")
+    async def cost(start_at: Instant, end_at: Instant) -> CostPage:
+        if not 0 <= end_at - start_at <= _LONGEST_SECONDS:
+            raise HTTPException(422, "end_at: must be after start_at, by 62 days at most")
+        return CostPage(**await source.cost(start_at=start_at, end_at=end_at))
+
+    @router.get("/cost/why", summary="Why an hour costs more or less than usual")
+    async def why(at: Instant | None = None) -> CostWhy:
+        return CostWhy(**source.cost_why(at=clock.now() if at is None else at))
 
 
 def readiness_of(status: dict[str, Any]) -> Readiness:

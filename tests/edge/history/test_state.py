@@ -11,6 +11,8 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
+from ds4watch.cost.budgets import Budget, Period, Scope
+from ds4watch.engine.restart import budget_book
 from ds4watch.history.rows import (
     AuditEntry,
     AuditKind,
@@ -22,6 +24,7 @@ from ds4watch.history.rows import (
     RollingChange,
     SpoolBatch,
     TickCommit,
+    WorkRow,
 )
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import (
@@ -243,6 +246,32 @@ async def test_money_adds_up_by_the_hour_in_integers(store: StateStore) -> None:
     assert await store.spent_total() == 3 * COST.nanos + 1
     assert await store.cost_between(NOW, NOW + 3600) == [replace(COST, nanos=3 * COST.nanos)]
     assert await store.cost_between(NOW + 3600, NOW + 7200) == [replace(idle, hour_at=NOW + 3600)]
+
+
+async def test_work_is_told_by_hour_key_and_model(store: StateStore) -> None:
+    other = replace(RECORD, seq=3, key="bob", worker="another", usage=Usage(7, 1, 2))
+    later = replace(RECORD, seq=4, ended_at=NOW + 3600)
+    batch = SpoolBatch("g0", 0, 100, (RECORD, replace(RECORD, worker="b"), other, later))
+    await store.commit_tick(TickCommit(at=NOW, spools=(batch,)))
+    hour = NOW // 3600 * 3600
+    assert await store.work_between(hour, hour + 3600) == [
+        WorkRow(hour, "alice", "tiny-full", 2, Usage(20, 8, 6)),
+        WorkRow(hour, "bob", "tiny-full", 1, Usage(7, 1, 2)),
+    ]
+
+
+async def test_budgets_go_on_after_a_restart(store: StateStore) -> None:
+    hour = int(NOW // 3600 * 3600)
+    batch = SpoolBatch("g0", 0, 100, (RECORD,))
+    await store.commit_tick(TickCommit(at=NOW, costs=(COST,), spools=(batch,)))
+    budgets = [Budget(scope, who, Period.DAY, 10**9) for scope, who in WHOSE]
+    book = await budget_book(store, budgets, NOW + 60)
+    assert [it.spent for it in book.standings(NOW + 60)] == [COST.nanos, COST.nanos, 0]
+    book.add_money(hour, 5)
+    assert next(it.spent for it in book.standings(NOW + 60)) == COST.nanos + 5
+
+
+WHOSE = ((Scope.TOTAL, ""), (Scope.KEY, "alice"), (Scope.MODEL, "another"))
 
 
 async def test_a_plan_whose_id_exists_is_reported_and_not_planned_again(

@@ -152,6 +152,39 @@ AUDIT: list[dict[str, Any]] = [
      "summary": "started, version 0.1.0"},
 ]  # fmt: skip
 
+COST: dict[str, Any] = {
+    "currency": "EUR",
+    "costs": [
+        {"hour_at": 0.0, "worker": "w0", "profile": "p", "part": "busy", "nanos": 2_500_000_000},
+        {"hour_at": 0.0, "worker": "w0", "profile": "p", "part": "idle", "nanos": 500_000_001},
+        {"hour_at": 3600.0, "worker": "w1", "profile": "q", "part": "idle", "nanos": 10**9},
+    ],
+    "work": [
+        {
+            "hour_at": 0.0,
+            "key": key,
+            "model": "tiny",
+            "requests": 2,
+            "prompt_tokens": 1000,
+            "cached_tokens": 250,
+            "completion_tokens": 100,
+            "nanos": nanos,
+        }
+        for key, nanos in (("alice", 2_000_000_001), ("bob", 10**9))
+    ],
+}
+WHY: dict[str, Any] = {
+    "currency": "EUR",
+    "measures": [
+        {
+            "measure": "spent",
+            "expected": 2 * 10**9,
+            "actual": 5 * 10**9,
+            "causes": {"traffic": 10**9, "price": 2 * 10**9, "idle": 0},
+        }
+    ],
+}
+
 EXPLAINED: dict[str, Any] = {
     "name": "QueueDepthHigh",
     "group": "load",
@@ -235,6 +268,12 @@ class FakeDaemon:
     ) -> list[dict[str, Any]]:
         rows = [row for row in self.rows if before is None or row["id"] < before]
         return [row for row in rows if kind in (None, row["kind"])][:limit]
+
+    async def cost(self, *, start_at: float, end_at: float) -> dict[str, Any]:
+        return COST | {"start_at": start_at, "end_at": end_at}
+
+    def cost_why(self, *, at: float) -> dict[str, Any]:
+        return WHY | {"hour_at": at // 3600 * 3600}
 
     def explain(self, name: str) -> list[dict[str, Any]]:
         return [EXPLAINED] if name == EXPLAINED["name"] else []

@@ -59,6 +59,20 @@ async def test_readiness_is_503_until_every_worker_is_ready() -> None:
         assert (await get(client, "/ready"))["ready"] is True
 
 
+async def test_money_is_read_by_the_hour_and_for_62_days_at_most() -> None:
+    async with serving(FakeDaemon()) as server, aiohttp.ClientSession(server.url) as client:
+        found = await get(client, "/cost?start_at=0&end_at=7200")
+        assert [row["nanos"] for row in found["costs"]] == [2_500_000_000, 500_000_001, 10**9]
+        assert [row["key"] for row in found["work"]] == ["alice", "bob"]
+        why = await get(client, "/cost/why?at=7199")
+        assert why["hour_at"] == 3600
+        measure = why["measures"][0]
+        assert measure["expected"] + sum(measure["causes"].values()) == measure["actual"]
+        for span in ("start_at=7200&end_at=0", f"start_at=0&end_at={63 * 86_400}"):
+            refused = await get(client, f"/cost?{span}", 422)
+            assert refused["detail"].startswith("end_at: must be after start_at")
+
+
 async def test_the_audit_is_read_page_by_page() -> None:
     async with (
         serving(FakeDaemon()) as server,

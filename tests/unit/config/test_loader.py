@@ -84,6 +84,16 @@ FAULTS = [
     ),
     ("cost: {prices: [{per_hour: -1}]}", "f.yml:1: cost.prices[0].per_hour: must be at least 0, g"),
     (
+        "cost:\n  budgets:\n    - {limit: 5}\n    - {limit: 6, period: month}\n",
+        "f.yml:4: cost.budgets[1]: the budget of all by month is given twice, first in line 3 (lea",
+    ),
+    ("cost:\n  budgets: [{limit: 0}]", "f.yml:2: cost.budgets[0].limit: must be greater than 0"),
+    ("cost:\n  budgets: [{key: a}]", "f.yml:2: cost.budgets[0].limit: is missing"),
+    (
+        "cost:\n  budgets: [{limit: 1, key: a, model: b}]",
+        "f.yml:2: cost.budgets[0]: a budget is for a key or for a model; write two",
+    ),
+    (
         "cost: {prices: [{}, {}]}",
         "f.yml:1: cost.prices[1]: * from 1970-01-01T00:00:00+00:00 is giv",
     ),

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ds4watch.cost.attribution import Charge, CostPart
-from ds4watch.cost.book import CostBook, Stage, by_stage
+from ds4watch.cost.attribution import Charge, CostPart, Stage, by_stage, staged
+from ds4watch.cost.book import CostBook
 from ds4watch.cost.hours import Basis, Compared, HourSum, Measure, compared, expected_rates
+from ds4watch.model.usage import RequestOutcome, RequestRecord, Usage
 
 TUESDAY = int(datetime(2026, 6, 16, 14, tzinfo=UTC).timestamp())
 HOUR, DAY = 3600, 86_400
@@ -123,6 +124,25 @@ def test_stages_sum_to_exactly_what_was_busy(nanos: int, ratio: float | None) ->
     assert unknown == (nanos if ratio is None else 0)
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 10**12), st.booleans())),
+    st.dictionaries(st.sampled_from(["a", "b"]), st.floats(0, 1)),
+)
+def test_parts_of_a_worker_and_hour_sum_to_exactly_what_it_was_charged(
+    given_charges: list[tuple[str, int, bool]], ratios: dict[str, float]
+) -> None:
+    charges = [
+        Charge(TUESDAY, worker, "p", CostPart.BUSY if busy else CostPart.IDLE, nanos)
+        for worker, nanos, busy in given_charges
+    ]
+    rows = list(staged(charges, ratios))
+    for worker in "ab":
+        whole = sum(it.nanos for it in charges if it.worker == worker)
+        assert sum(it.nanos for it in rows if it.worker == worker) == whole
+        timed = {it.part for it in rows if it.worker == worker} - {CostPart.IDLE}
+        assert (CostPart.BUSY in timed) <= (worker not in ratios)
+
+
 def tick(book: CostBook, start: float, end: float, *, busy: bool = True) -> None:
     """Book a tick of a fleet that costs the same each second."""
     part = CostPart.BUSY if busy else CostPart.IDLE
@@ -167,19 +187,38 @@ def test_a_steady_fleet_is_as_expected_the_day_after_and_a_busier_one_is_not() -
     assert stages[Stage.PREFILL] * 3 == stages[Stage.DECODE]
 
 
+def request(ended_at: float, tokens: int) -> RequestRecord:
+    return RequestRecord(
+        id="r",
+        gateway="g",
+        seq=1,
+        ended_at=ended_at,
+        key="",
+        path="/v1/completions",
+        model_asked="m",
+        model_served="m",
+        worker="w",
+        status=200,
+        outcome=RequestOutcome.OK,
+        stream=False,
+        duration_seconds=1.0,
+        usage=Usage(tokens // 2, 0, tokens - tokens // 2),
+    )
+
+
 def test_tokens_of_a_time_when_nobody_watched_do_not_count() -> None:
     book = CostBook()
     tick(book, TUESDAY - 1, TUESDAY)
-    book.note_tokens(TUESDAY - 5.0, 9000)
+    book.note_request(request(TUESDAY - 5.0, 9000))
     tick(book, TUESDAY, TUESDAY + 10)
-    book.note_tokens(TUESDAY + 9.0, 2000)
+    book.note_request(request(TUESDAY + 9.0, 2000))
     so_far = dict(book.so_far(TUESDAY + 10))
     assert so_far[Measure.USED_PER_1K_TOKENS] == 10 * PER_SECOND / 2
 
 
-def test_the_book_keeps_two_weeks() -> None:
+def test_the_book_keeps_three_weekends() -> None:
     book = CostBook()
-    for hour in range(20 * 24):
+    for hour in range(30 * 24):
         tick(book, TUESDAY + hour * HOUR, TUESDAY + hour * HOUR + 30)
         tick(book, TUESDAY + hour * HOUR + 30, TUESDAY + hour * HOUR + 60)
-    assert len(book.as_json()["cost_hours"]) == 14 * 24 + 1
+    assert len(book.as_json()["cost_hours"]) == 22 * 24 + 1

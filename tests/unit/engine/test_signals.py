@@ -8,14 +8,19 @@ import pytest
 
 from ds4watch.cost.attribution import Charge, CostPart
 from ds4watch.cost.book import CostBook
+from ds4watch.cost.budgets import Budget, BudgetBook, Period, Scope
 from ds4watch.cost.hours import HourSum
+from ds4watch.engine.cost_signals import (
+    anomaly_samples,
+    budget_samples,
+    cost_samples,
+    hour_samples,
+)
 from ds4watch.engine.signals import (
     ACCURACY_DROP,
     QualityReading,
     RequestTotals,
-    cost_samples,
     gpu_samples,
-    hour_samples,
     policy_samples,
     quality_samples,
     worker_state_samples,
@@ -163,3 +168,32 @@ def test_an_hour_is_shown_beside_what_is_expected_where_that_is_known() -> None:
     stages = named(samples, "ds4_cost_used_total")
     assert stages[eur, ("profile", "p"), ("stage", "prefill")] == 0.5
     assert stages[eur, ("profile", "p"), ("stage", "decode")] == 1.5
+
+
+def test_what_is_unlike_earlier_days_is_shown_with_its_money_and_nothing_without_history() -> None:
+    monday, day = 4 * 86_400, 86_400
+    usual = HourSum(3600.0, 2 * 10**9, 10**9, 10**6, 10**8, 7200.0, 1000, 500_000, 100_000)
+    hours = {monday + hour * 3600: usual for hour in range(3 * 24)}
+    now = monday + 3 * day + 3599.0
+    assert anomaly_samples(CostBook({monday + 3 * day: usual}), now, "EUR") == []
+    book = CostBook(hours | {monday + 3 * day: replace(usual, spent=4 * 10**9)})
+    shown: list[Sample] = []
+    for _ in range(20):  # what was there before is learned hour by hour
+        shown = anomaly_samples(book, now, "EUR")
+    price = (("currency", "EUR"), ("driver", "price"))
+    assert named(shown, "ds4_cost_anomaly_deviation_ratio")[price] == pytest.approx(1.0)
+    assert named(shown, "ds4_cost_anomaly_score")[price] > 1
+    assert named(shown, "ds4_cost_anomaly_impact")[price] == pytest.approx(2.0)
+    traffic = (("currency", "EUR"), ("driver", "traffic"))
+    assert named(shown, "ds4_cost_anomaly_score")[traffic] == pytest.approx(0.0)
+
+
+def test_a_budget_is_shown_with_what_is_spent_and_what_it_will_come_to() -> None:
+    book = BudgetBook([Budget(Scope.TOTAL, "", Period.HOUR, 2 * 10**9)])
+    book.add_money(0, 10**9)
+    labels = (("currency", "EUR"), ("period", "hour"), ("scope", "total"), ("who", "all"))
+    shown = budget_samples(book, 1800.0, "EUR")
+    assert named(shown, "ds4_cost_budget_limit") == {labels: 2.0}
+    assert named(shown, "ds4_cost_budget_spent") == {labels: 1.0}
+    assert named(shown, "ds4_cost_budget_projected") == {labels: 2.0}
+    assert named(budget_samples(book, 60.0, "EUR"), "ds4_cost_budget_projected") == {}
