@@ -45,7 +45,10 @@ class KeyTable:
 
         What is looked up is a digest: how long that takes tells nothing of a secret.
         """
-        wanted = digest(secret).encode("ascii")
+        return self.find_digest(digest(secret).encode("ascii"))
+
+    def find_digest(self, wanted: bytes) -> ApiKey | None:
+        """Return the key whose secret has this digest."""
         key = self._by_digest.get(wanted)
         if key is None or not hmac.compare_digest(_bytes(key.sha256.lower()), wanted):
             return None

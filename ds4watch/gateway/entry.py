@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
 from ds4watch.access.key_rules import Denied, denied, denied_model
-from ds4watch.access.keys import bearer_token
+from ds4watch.access.keys import bearer_token, digest
 from ds4watch.access.signature import Signed, fault_of_form, is_genuine, signed_of
 from ds4watch.config.gateway_security import SignatureSettings
+from ds4watch.gateway.http.headers import Headers
 from ds4watch.gateway.http.message import Request
 from ds4watch.gateway.replay_memory import ReplayMemory, Seen
 from ds4watch.gateway.replies import RefusedError, Reply, unavailable
@@ -49,7 +49,7 @@ class Entry:
         self._clock = clock
         self._needs_key = needs_key or settings.required
 
-    def visitor(self, headers: Mapping[str, str]) -> Visitor | None:
+    def visitor(self, headers: Headers) -> Visitor | None:
         """Return who asks, None where no key is needed. Raises RefusedError."""
         if not self._state.keys and not self._needs_key:
             return None
@@ -58,8 +58,11 @@ class Entry:
             return Visitor(self._signer(signed), signed)
         if self._settings.required:
             raise _unknown(_NOT_SIGNED)
-        token = bearer_token(headers.get("Authorization"))
-        key = self._state.keys.find(token) if token is not None else None
+        wanted = headers.kept.get("digest")
+        if wanted is None:
+            token = bearer_token(headers.get("authorization"))
+            wanted = headers.kept["digest"] = b"" if token is None else digest(token).encode()
+        key = self._state.keys.find_digest(wanted) if wanted else None
         if key is None:
             raise _unknown(_NO_KEY if self._state.keys else _NO_KEYS)
         return Visitor(self._valid(key))

@@ -79,7 +79,7 @@ class Forwarder:
     async def _forward(
         self, request: Request, call: Call, shaped: Shaped, payload: bytes
     ) -> Response | Stream:
-        headers = lines_for_worker(request.headers.raw, call.id)
+        headers = lines_for_worker(request.headers, call.id)
         # A group's beginning is that of each conversation in it: all its turns go there too.
         session = call.session if call.turn.group is None else call.turn.group
         ask = Ask(shaped.model, session, call.is_long)

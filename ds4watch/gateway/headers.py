@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
-from ds4watch.gateway.http.headers import RawHeaders
+from ds4watch.gateway.http.headers import Headers, RawHeaders
 
 REQUEST_ID = "x-request-id"
 WORKER = "x-ds4-worker"
@@ -75,11 +76,18 @@ def request_id_of(header: str | None) -> str:
     return next(_IDS)
 
 
-def lines_for_worker(headers: RawHeaders, request_id: str) -> bytes:
+def lines_for_worker(headers: Headers, request_id: str) -> bytes:
     """Return the client's headers less credentials, hop-by-hop ones and what we set ourselves.
 
     `Host` and `Content-Length` are left to who knows the worker and the body.
     """
+    lines = headers.kept.get("lines")
+    if lines is None:
+        lines = headers.kept["lines"] = _lines_for_worker(headers.raw)
+    return b"%bX-Request-Id: %b\r\n" % (lines, request_id.encode("ascii"))
+
+
+def _lines_for_worker(headers: RawHeaders) -> bytes:
     named = _named_by_connection(headers)
     lines = [
         b"%b: %b\r\n" % (name, value)
@@ -89,7 +97,6 @@ def lines_for_worker(headers: RawHeaders, request_id: str) -> bytes:
         and lower not in named
     ]
     lines.append(_OUR_LINES)
-    lines.append(b"X-Request-Id: %b\r\n" % request_id.encode("ascii"))
     return b"".join(lines)
 
 
@@ -97,16 +104,18 @@ def headers_for_client(
     headers: RawHeaders, own: list[tuple[bytes, bytes]]
 ) -> list[tuple[bytes, bytes]]:
     """Return the worker's headers less hop-by-hop ones and those of its own server, with ours."""
+    passed = [header for header in headers if _is_for_clients(header[0])]
     named = _named_by_connection(headers)
-    passed = [
-        header
-        for header in headers
-        if (lower := header[0].lower()) not in _NOT_FOR_CLIENTS
-        and not lower.startswith(_PREFIXES_NOT_FOR_CLIENTS)
-        and lower not in named
-    ]
+    if named:
+        passed = [header for header in passed if header[0].lower() not in named]
     passed += own
     return passed
+
+
+@lru_cache(maxsize=1024)
+def _is_for_clients(name: bytes) -> bool:
+    lower = name.lower()
+    return lower not in _NOT_FOR_CLIENTS and not lower.startswith(_PREFIXES_NOT_FOR_CLIENTS)
 
 
 def _named_by_connection(headers: RawHeaders) -> frozenset[bytes]:

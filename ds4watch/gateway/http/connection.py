@@ -9,7 +9,7 @@ from typing import cast
 
 from ds4watch.gateway.http.body import Body
 from ds4watch.gateway.http.errors import BadRequestError
-from ds4watch.gateway.http.head import MAX_HEAD_BYTES, Head, check_part, parse_head
+from ds4watch.gateway.http.head import MAX_HEAD_BYTES, Head, HeadReader, check_part
 from ds4watch.gateway.http.message import HeaderLines, Request, Response, Stream, head_bytes
 from ds4watch.gateway.http.parties import Bounds, Handler, Owner, Refuser
 
@@ -37,6 +37,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._ahead = b""
         """What came and belongs to no request yet."""
+        self._heads = HeadReader()
         self._head: Head | None = None
         self._body: Body | None = None
         self._task: asyncio.Task[None] | None = None
@@ -182,7 +183,7 @@ class ClientConnection(asyncio.Protocol):
                 head_by = self._loop.time() + self._bounds.head_seconds
                 self._deadline = min(self._deadline, head_by)
                 return
-            self._begin(parse_head(raw[:end] if end < len(raw) else raw), raw[end:])
+            self._begin(self._heads.read(raw[:end] if end < len(raw) else raw), raw[end:])
         except BadRequestError as error:
             self._turn_away(error)
 

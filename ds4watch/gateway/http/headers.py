@@ -12,12 +12,14 @@ RawHeaders = Sequence[tuple[bytes, bytes]]
 class Headers(Mapping[str, str]):
     """Headers by name, whatever its case; of a repeated one the first."""
 
-    __slots__ = ("_by_name", "raw", "repeated")
+    __slots__ = ("_by_name", "_texts", "kept", "raw", "repeated")
 
     def __init__(self, raw: RawHeaders) -> None:
         self.raw = raw
         self.repeated: set[bytes] = set()
         """Names, in lower case, that came more than once."""
+        self.kept: dict[str, bytes] = {}
+        """What its readers made of it, for the next request with the very same head."""
         by_name: dict[bytes, bytes] = {}
         self._by_name = by_name
         for name, value in raw:
@@ -26,23 +28,26 @@ class Headers(Mapping[str, str]):
                 self.repeated.add(lower)
             else:
                 by_name[lower] = value
+        self._texts = {
+            name.decode("latin-1"): value.decode("utf-8", "surrogateescape")
+            for name, value in by_name.items()
+        }
 
     def __getitem__(self, name: str) -> str:
-        return self._by_name[name.lower().encode()].decode("utf-8", "surrogateescape")
+        return self._texts[name.lower()]
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a header's value; the inherited one raises and catches for those not there."""
-        value = self._by_name.get(name.lower().encode())
-        return default if value is None else value.decode("utf-8", "surrogateescape")
+        return self._texts.get(name.lower(), default)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower().encode() in self._by_name
+        return isinstance(name, str) and name.lower() in self._texts
 
     def __iter__(self) -> Iterator[str]:
-        return (name.decode("latin-1") for name in self._by_name)
+        return iter(self._texts)
 
     def __len__(self) -> int:
-        return len(self._by_name)
+        return len(self._texts)
 
     def once(self, name: bytes) -> bytes | None:
         """Return the value of a header, named in lower case, that may come once: else ValueError.

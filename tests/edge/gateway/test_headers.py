@@ -6,6 +6,7 @@ import pytest
 from aiohttp import web
 
 from ds4watch.gateway.headers import headers_for_client, lines_for_worker, request_id_of
+from ds4watch.gateway.http.headers import Headers
 from tests.edge.gateway.support import CHAT, FakeWorker, board_of, front_of
 
 
@@ -14,7 +15,7 @@ def raw(*pairs: tuple[str, str]) -> list[tuple[bytes, bytes]]:
 
 
 def to_worker(*pairs: tuple[str, str]) -> list[tuple[str, str]]:
-    lines = lines_for_worker(raw(*pairs), "id-1").decode().splitlines()
+    lines = lines_for_worker(Headers(raw(*pairs)), "id-1").decode().splitlines()
     return [(name.lower(), value) for name, _, value in (line.partition(": ") for line in lines)]
 
 
