@@ -17,7 +17,7 @@ MAX_DEPTH: Final = 64
 def loads(raw: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
     """Return the JSON object. Raises ValueError, its message one line."""
     try:
-        body = _DECODER.decode(raw.decode())
+        body = _decoded(raw.decode())
     except RecursionError as error:
         message = f"it is nested deeper than {max_depth} levels"
         raise ValueError(message) from error
@@ -29,6 +29,15 @@ def loads(raw: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
         message = f"it is nested deeper than {max_depth} levels"
         raise ValueError(message)
     return body
+
+
+def _decoded(text: str) -> Any:
+    """Return what `decode` does; in most cases without its two looks for white space."""
+    try:
+        body, end = _DECODER.raw_decode(text)
+    except json.JSONDecodeError:
+        end = -1
+    return body if end == len(text) else _DECODER.decode(text)
 
 
 def _is_deeper(body: dict[str, Any], levels: int) -> bool:

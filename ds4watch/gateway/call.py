@@ -8,7 +8,7 @@ from json.encoder import encode_basestring_ascii as _quoted
 
 from ds4watch.gateway import headers as names
 from ds4watch.gateway.admitted import Admitted
-from ds4watch.gateway.http.message import Stream, header_line
+from ds4watch.gateway.http.message import Stream, header_line, usual_line
 from ds4watch.gateway.prefix_window import NO_TURN, Turn
 from ds4watch.model.usage import RequestOutcome, RetryReason, Usage
 
@@ -64,12 +64,12 @@ class Call:
         """Return the headers that every answer carries; no worker where none was tried."""
         own = [
             header_line(names.REQUEST_ID, self.id),
-            header_line(names.ATTEMPTS, str(self.attempts)),
+            usual_line(names.ATTEMPTS, str(self.attempts)),
         ]
         if self.worker:
-            own.append(header_line(names.WORKER, self.worker))
+            own.append(usual_line(names.WORKER, self.worker))
         if self.degraded:
-            own.append(header_line(names.DEGRADED, ";".join(self.degraded)))
+            own.append(usual_line(names.DEGRADED, ";".join(self.degraded)))
         if self.rate_headers:
             own += [header_line(name, value) for name, value in self.rate_headers.items()]
         return own

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from http import HTTPStatus
+from typing import NamedTuple
 
 from ds4watch.access.key_rules import Denied, denied, denied_model
 from ds4watch.access.keys import bearer_token, digest
@@ -22,8 +22,7 @@ _NO_KEY = "An API key is needed: Authorization: Bearer <key>"
 _NO_KEYS = "No API key is set up, and off loopback every request needs one"
 
 
-@dataclass(frozen=True, slots=True)
-class Visitor:
+class Visitor(NamedTuple):
     """Who asks; `signed`: what has to be verified against the body before anything is done."""
 
     key: ApiKey

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 
 from ds4watch.config.settings import GatewaySettings
 from ds4watch.gateway.call import Call
@@ -67,10 +66,11 @@ class Forwarder:
     ) -> Response | Stream:
         self._state.count_request()
         length = self._lengths.tell(shaped.model, len(payload), shaped.body)
-        if length is Length.DOUBTFUL:
-            call.is_long = await self._lengths.is_long(shaped.model, payload, shaped.body)
-        else:
-            call.is_long = length is Length.LONG
+        if length is Length.SHORT:
+            return await self._forward(request, call, shaped, payload)
+        call.is_long = length is Length.LONG or await self._lengths.is_long(
+            shaped.model, payload, shaped.body
+        )
         if not call.is_long:
             return await self._forward(request, call, shaped, payload)
         async with self._state.long_queue.turn(shaped.model):
@@ -83,7 +83,8 @@ class Forwarder:
         # A group's beginning is that of each conversation in it: all its turns go there too.
         session = call.session if call.turn.group is None else call.turn.group
         ask = Ask(shaped.model, session, call.is_long)
-        route = await self._first_route(call, ask)
+        route = self._route_at_once(ask) or await self._first_route(call, ask)
+        inflight = self._state.inflight
         while True:
             worker = route.worker
             call.worker, call.model_served = worker.id, shaped.model
@@ -91,13 +92,16 @@ class Forwarder:
             began_at = self._clock.monotonic()
             call.turn.sent(worker.id)
             try:
-                with self._state.inflight.attempt(worker.id, is_long=call.is_long):
+                inflight.begin_attempt(worker.id, is_long=call.is_long)
+                try:
                     response = await self._relay.attempt(
                         request, call, worker, shaped=shaped, payload=payload, headers=headers
                     )
+                finally:
+                    inflight.end_attempt(worker.id, is_long=call.is_long)
             except AttemptError as error:
                 self._note_failure(worker.id, call, error)
-                ask = replace(ask, tried=ask.tried | {worker.id})
+                ask = ask._replace(tried=ask.tried | {worker.id})
                 following = await self._next_route(call, ask, error)
                 if following is None:
                     return self._give_up(call, error)
@@ -110,6 +114,13 @@ class Forwarder:
                 if call.usage is not None:
                     self._lengths.learn(shaped.model, len(payload), call.usage.prompt)
                 return response
+
+    def _route_at_once(self, ask: Ask) -> RouteDecision | None:
+        """Return the worker for a request that has to wait for nothing: nearly all."""
+        if self._state.room.has_line(ask.model):
+            return None
+        route = self._chooser.choose(ask)
+        return route if isinstance(route, RouteDecision) else None
 
     async def _first_route(self, call: Call, ask: Ask) -> RouteDecision:
         state = self._state

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import Any
 from urllib.parse import unquote
 
 from ds4watch.access.key_rules import may_ask
@@ -25,6 +23,7 @@ from ds4watch.model.ports import Clock
 from ds4watch.model.usage import RequestOutcome
 from ds4watch.routing.sessions import HEADER as SESSION_HEADER
 from ds4watch.routing.sessions import has_many_turns, session_key
+from ds4watch.shaping.payload import payload_of
 from ds4watch.shaping.request import shape
 
 _MAX_MODEL_LENGTH = 256
@@ -164,15 +163,18 @@ class Handlers:
         call.has_many_turns = has_many_turns(body)
         if not self._admission.has_place():
             await self._admission.until_place(call)
-        with self._state.inflight.request():
+        self._state.inflight.begin_request()
+        try:
             asked = admitted.asked
             if self._state.degrading.compress_ratio(asked.prompt_tokens) is not None:
                 asked = await self._admission.shortened(body, asked)
             shaped = shape(body, self._state.degrading, kind, asked)
             call.stream = shaped.stream
             self._admission.check_shaped(shaped, admitted, call)
-            payload = _dump(shaped.body) if shaped.changed else raw
+            payload = payload_of(shaped, raw) if shaped.changed else raw
             return await self._forwarder.forward(request, call, shaped, payload)
+        finally:
+            self._state.inflight.end_request()
 
     def _call(self, request: Request) -> Call:
         return Call(
@@ -186,15 +188,15 @@ class Handlers:
         if call.has_many_turns and call.outcome in _ANSWERED:
             is_error = call.outcome is RequestOutcome.UPSTREAM_ERROR
             self._state.count_long_session(is_error=is_error)
-        now, ended_at = self._clock.monotonic(), self._clock.now()
         self._spool.append(
-            lambda seq: call.line(gateway=self._name, seq=seq, now=now, ended_at=ended_at)
+            lambda seq: call.line(
+                gateway=self._name,
+                seq=seq,
+                now=self._clock.monotonic(),
+                ended_at=self._clock.now(),
+            )
         )
 
 
 def _id_only(call: Call) -> list[tuple[bytes, bytes]]:
     return [header_line(names.REQUEST_ID, call.id)]
-
-
-def _dump(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, separators=(",", ":")).encode()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 
 class Inflight:
-    """Counts of requests; every way out of the `with` lowers them."""
+    """Counts of requests: what begins is ended, whichever way it goes."""
 
     __slots__ = ("_on_free", "by_worker", "longs_by_worker", "total")
 
@@ -19,29 +18,27 @@ class Inflight:
         self.longs_by_worker: dict[str, int] = {}
         """Those of them whose prompt is long."""
 
-    @contextmanager
-    def request(self) -> Iterator[None]:
+    def begin_request(self) -> None:
         """Count one request that was let in."""
         self.total += 1
-        try:
-            yield
-        finally:
-            self.total -= 1
-            self._on_free()
 
-    @contextmanager
-    def attempt(self, worker: str, *, is_long: bool = False) -> Iterator[None]:
+    def end_request(self) -> None:
+        """Count it no more."""
+        self.total -= 1
+        self._on_free()
+
+    def begin_attempt(self, worker: str, *, is_long: bool = False) -> None:
         """Count one attempt at a worker; a worker without any has no entry."""
         _raise(self.by_worker, worker)
         if is_long:
             _raise(self.longs_by_worker, worker)
-        try:
-            yield
-        finally:
-            _lower(self.by_worker, worker)
-            if is_long:
-                _lower(self.longs_by_worker, worker)
-            self._on_free()
+
+    def end_attempt(self, worker: str, *, is_long: bool = False) -> None:
+        """Count it no more."""
+        _lower(self.by_worker, worker)
+        if is_long:
+            _lower(self.longs_by_worker, worker)
+        self._on_free()
 
 
 def _raise(counts: dict[str, int], worker: str) -> None:

@@ -40,10 +40,13 @@ class WorkerPost:
         worker = route.worker
         data = json.dumps(dict(body)).encode()
         try:
-            with self._state.inflight.attempt(worker.id):
+            self._state.inflight.begin_attempt(worker.id)
+            try:
                 answer = await posted(
                     self._pool, worker, b"/v1/completions", data, max_bytes=_MAX_ANSWER_BYTES
                 )
+            finally:
+                self._state.inflight.end_attempt(worker.id)
         except (Ds4watchError, OSError) as error:
             self._failed(error)
             return None

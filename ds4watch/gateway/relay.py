@@ -130,7 +130,10 @@ class Relay:
             """Send what is for the client, after the headers if it is the first."""
             if data:
                 stream = call.response or self._begin(request, call, answer, sse)
-                stream.write(data)
+                if answer.is_whole:
+                    stream.hold(data)
+                else:
+                    stream.write(data)
 
         try:
             if filtering is None and tap is None:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 
 from ds4watch.access.keys import KeyTable
 from ds4watch.config.routing import RoutingSettings
@@ -132,7 +131,7 @@ class GatewayState:
             async with asyncio.timeout(seconds):
                 while isinstance(route, NoRoute) and self._is_worth_waiting(route, ask):
                     if route.reason is NoRouteReason.NOT_READY:
-                        ask = replace(ask, tried=frozenset())
+                        ask = ask._replace(tried=frozenset())
                     await self._news(route)
                     route = self.chooser.choose(ask)
         return route

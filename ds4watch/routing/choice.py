@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from ds4watch.model.worker import FleetSnapshot, WorkerPhase, WorkerView
 from ds4watch.routing.pools import Lane, Pool, Routes, Seat
@@ -27,8 +28,7 @@ class NoRouteReason(StrEnum):
     """Each that could serve has as many requests open as it may have."""
 
 
-@dataclass(frozen=True, slots=True)
-class RouteDecision:
+class RouteDecision(NamedTuple):
     """The worker to try."""
 
     worker: WorkerView
@@ -41,8 +41,7 @@ class NoRoute:
     reason: NoRouteReason
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """What of a request matters to who answers it.
 
     session: key of its conversation, None if it has none. tried: workers that failed it.

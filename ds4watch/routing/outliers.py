@@ -49,11 +49,13 @@ class Window:
 
     def add(self, now: float, *counts: int) -> None:
         """Add to each sum."""
-        self.forget(now)
-        current = self._slices[self._at % _SLICES]
+        if int(now / self._slice_seconds) != self._at:
+            self.forget(now)
+        current, totals = self._slices[self._at % _SLICES], self.totals
         for kind, count in enumerate(counts):
-            current[kind] += count
-            self.totals[kind] += count
+            if count:
+                current[kind] += count
+                totals[kind] += count
 
     def forget(self, now: float) -> None:
         """Leave out what is older than the window."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from ds4watch.model.usage import RetryReason
 
@@ -41,8 +42,7 @@ class Fail:
     because: GiveUp
 
 
-@dataclass(frozen=True, slots=True)
-class RetryBudget:
+class RetryBudget(NamedTuple):
     """Retries as a share of the requests of a window, over all requests of this process.
 
     A window allows `ratio` of its requests, and `floor` in any case, so that a quiet gateway
@@ -59,7 +59,7 @@ class RetryBudget:
     def after_request(self, now: float) -> RetryBudget:
         """Return the budget with one more request in it."""
         current = self._current(now)
-        return RetryBudget(  # not replace(): it takes three times as long, for each request
+        return RetryBudget(  # not _replace(): it takes three times as long, for each request
             current.ratio,
             current.floor,
             current.window_seconds,
@@ -71,7 +71,7 @@ class RetryBudget:
     def after_retry(self, now: float) -> RetryBudget:
         """Return the budget with one more retry spent."""
         current = self._current(now)
-        return replace(current, retries=current.retries + 1)
+        return current._replace(retries=current.retries + 1)
 
     def has_room(self, now: float) -> bool:
         """Return whether one more retry may be made."""
@@ -81,7 +81,7 @@ class RetryBudget:
     def _current(self, now: float) -> RetryBudget:
         if 0 <= now - self.started_at < self.window_seconds:
             return self
-        return replace(self, started_at=now, requests=0, retries=0)
+        return self._replace(started_at=now, requests=0, retries=0)
 
 
 def next_step(

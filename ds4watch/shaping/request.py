@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ds4watch.model.limits import Limits
 from ds4watch.model.service_policy import ServicePolicy
@@ -19,6 +19,8 @@ _COMPRESS_OVER_TOKENS = 4096
 _LOW_EFFORT = "low"
 _HIGH_EFFORTS = frozenset({"medium", "high", "xhigh", "max"})
 _UNTOUCHED = Limits()
+USAGE_ASKED: Final = {"include_usage": True, "continuous_usage_stats": True}
+"""What the books need of a stream."""
 
 
 class RequestKind(StrEnum):
@@ -34,8 +36,7 @@ class RequestKind(StrEnum):
 _COMPLETIONS = frozenset({RequestKind.CHAT, RequestKind.TEXT})
 
 
-@dataclass(frozen=True, slots=True)
-class Shaped:
+class Shaped(NamedTuple):
     """A request's body for the worker.
 
     changed: the body is no longer what the client's bytes say.
@@ -49,8 +50,10 @@ class Shaped:
     degraded: tuple[str, ...]
     stream: bool
     kind: RequestKind
-    client_wants_usage: bool
-    client_wants_continuous_usage: bool
+    client_wants_usage: bool = False
+    client_wants_continuous_usage: bool = False
+    only_asks_usage: bool = False
+    """All that was changed: the body has `stream_options` now, and had none."""
 
     @property
     def model(self) -> str:
@@ -137,23 +140,28 @@ def shape(
         changes = _changes(body, degrading, kind, asked, told)
         if told:
             degraded = (f"level={degrading.level}", *(f"{it}={told[it]}" for it in told))
+    if not body.get("stream") and "stream_options" not in body:
+        return Shaped(
+            body | changes if changes else body, bool(changes), degraded, stream=False, kind=kind
+        )
     stream = bool(body.get("stream"))
     options: dict[str, Any] = body.get("stream_options") or {}
+    is_new = not changes and "stream_options" not in body
     if stream and kind in _COMPLETIONS:
-        wanted = options | {"include_usage": True, "continuous_usage_stats": True}
+        wanted = options | USAGE_ASKED
         if wanted != options:
             changes["stream_options"] = wanted
+    wants_usage = bool(options.get("include_usage"))
     return Shaped(
         body=body | changes if changes else body,
         changed=bool(changes),
         degraded=degraded,
         stream=stream,
         kind=kind,
-        client_wants_usage=bool(options.get("include_usage")),
-        client_wants_continuous_usage=bool(
-            # vLLM heeds the second only with the first.
-            options.get("include_usage") and options.get("continuous_usage_stats")
-        ),
+        client_wants_usage=wants_usage,
+        # vLLM heeds the second only with the first.
+        client_wants_continuous_usage=wants_usage and bool(options.get("continuous_usage_stats")),
+        only_asks_usage=is_new and bool(changes),
     )
 
 

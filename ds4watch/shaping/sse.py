@@ -17,7 +17,7 @@ _USAGE = b'"usage"'
 _LAST_USAGE = re.compile(rb":\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)?\})\s*\}$")
 """`usage` as the last field of the event. Inside a JSON text its quotes would be escaped."""
 _RUN_USAGE = re.compile(rb',"usage":(\{[^{}]*(?:\{[^{}]*\}[^{}]*)?\})\}\n\n')
-"""The same at the end of each event of a run of them, written without spaces."""
+"""The same at the end of an event in a run of them, written without spaces."""
 _CHOICES = b'"choices"'
 _LAST_EVENT = re.compile(rb"response\.(?:completed|incomplete|failed)")
 _EMPTY = re.compile(rb":\s*\[\s*\]")
@@ -64,13 +64,12 @@ class SseRelay:
         """Return what goes to the client now. Raises OversizedEventError."""
         known = len(self._rest)
         data = self._rest + chunk if known else chunk
-        if not known:
-            run = self._run_of_deltas(data)
-            if run is not None:
-                head, data = run
-                return head + self.feed(data) if data else head
-        out: list[bytes] = []
-        start, search = 0, max(0, known - _LONGEST_BOUNDARY)
+        run, start = self._run_of_deltas(data)
+        if start == len(data):
+            self._rest = b""
+            return run
+        out = [run] if run else []
+        search = start or max(0, known - _LONGEST_BOUNDARY)
         if b"\r" in data:
             while (boundary := _BOUNDARY.search(data, search)) is not None:
                 out.append(self._event(data[start : boundary.start()], boundary.group()))
@@ -103,36 +102,39 @@ class SseRelay:
         """Whether the worker told the usage of the whole answer."""
         return self._final is not None
 
-    def _run_of_deltas(self, data: bytes) -> tuple[bytes, bytes] | None:
-        """Return what is left of a run of plain events taken at once, and what follows it.
+    def _run_of_deltas(self, data: bytes) -> tuple[bytes, int]:
+        """Return what is left of the plain events that `data` begins with, and where they end.
 
-        None where that is not plain to see: then each is looked at by itself, with the same result.
+        Plain: written without spaces, of the first choice alone, and the usage its last field.
+        Of those nothing is left to find out one by one; the result is the same.
         """
-        end = data.rfind(b"\n\n") + 2
-        for special in (b'"choices":[]', b"[DONE]", b'"error"'):
-            at = data.find(special, 0, end)
-            if at >= 0:
-                end = data.rfind(b"\n\n", 0, at) + 2
-        run = data[:end]
-        events = run.count(b"\n\n")
-        if events < 2 or not (
-            events
-            == run.count(b'"index":0,')
-            == run.count(b"data: {")
-            == run.count(_USAGE)
-            == run.count(b"\n") / 2
-        ):
-            return None
-        kept, found = _RUN_USAGE.subn(b"}\n\n", run)
-        if found != events or b"\r" in run or not run.startswith(b"data: {"):
-            return None
-        self._by_choice[0] = run[run.rfind(_USAGE) + len(_USAGE) + 1 : -3]
-        return run if self._keep_each else kept, data[end:]
+        parts: list[bytes] = []
+        end, last = 0, None
+        while (at := data.find(b',"usage":{', end)) >= 0:
+            part = data[end:at]
+            found = _RUN_USAGE.match(data, at)
+            if (
+                found is None
+                or not part.startswith(b"data: {")
+                or b'"choices":[{"index":0,' not in part
+                or b"\n" in part
+            ):
+                break
+            parts.append(part)
+            end, last = found.end(), found
+        # Only where each has the one mention, hence not also inside some other field.
+        if last is None or data.count(_USAGE, 0, end) != len(parts) or b"\r" in data:
+            return b"", 0
+        self._by_choice[0] = last.group(1)
+        if self._keep_each:
+            return data[:end], end
+        parts.append(b"")
+        return b"}\n\n".join(parts), end
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
         if _USAGE in event:
             return self._with_usage(event, boundary)
-        if b"[DONE]" in event and _payload(event) == b"[DONE]":
+        if event == b"data: [DONE]" or (b"[DONE]" in event and _payload(event) == b"[DONE]"):
             self.done = True
         elif b'"error"' in event:
             self._note_error(event)
@@ -198,8 +200,9 @@ class ResponsesRelay(SseRelay):
     def __init__(self) -> None:
         super().__init__(keep_last=True, keep_each=True)
 
-    def _run_of_deltas(self, data: bytes) -> None:
+    def _run_of_deltas(self, data: bytes) -> tuple[bytes, int]:
         del data
+        return b"", 0
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
         if _LAST_EVENT.search(event) is not None:

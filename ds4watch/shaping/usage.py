@@ -7,6 +7,8 @@ from typing import Any
 
 from ds4watch.model.usage import Usage
 
+_DECODER = json.JSONDecoder()
+
 
 def usage_of(reported: Any) -> Usage | None:
     """Return the usage that an answer's `usage` field tells, None if it tells none."""
@@ -44,10 +46,20 @@ def usage_at_the_end(answer: bytes) -> Usage | None:
     at = answer.rfind(b'"usage"')
     if at < 0:
         return None
-    told = _loads(b"{" + answer[at:])
+    told = _rest_of_object(answer[at:])
     if not isinstance(told, dict):
         told = _loads(answer)
     return usage_of(told.get("usage")) if isinstance(told, dict) else None
+
+
+def _rest_of_object(rest: bytes) -> Any:
+    """Return the object that ends with `rest`; None if there is more, or less, than that."""
+    try:
+        text = f"{{{rest.decode()}"
+        told, end = _DECODER.raw_decode(text)
+    except (ValueError, RecursionError):
+        return _loads(b"{" + rest)
+    return told if end == len(text) else _loads(b"{" + rest)
 
 
 def _loads(text: bytes) -> Any:

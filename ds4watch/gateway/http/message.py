@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ds4watch.gateway.http.body import Body
 from ds4watch.gateway.http.head import Head
@@ -21,13 +21,12 @@ _STATUS_LINES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """A whole answer."""
 
     status: int
     body: bytes = b""
-    headers: HeaderLines = field(default_factory=tuple)
+    headers: HeaderLines = ()
 
 
 class Request:
@@ -58,24 +57,36 @@ class Request:
 class Stream:
     """An answer that is being sent. Its head is out: nothing can be taken back."""
 
-    __slots__ = ("_connection", "_in_chunks", "is_ended")
+    __slots__ = ("_connection", "_held", "_in_chunks", "is_ended")
 
     def __init__(self, connection: ClientConnection, *, in_chunks: bool) -> None:
         self._connection = connection
         self._in_chunks = in_chunks
+        self._held = b""
         self.is_ended = False
 
     def write(self, data: bytes) -> None:
         """Send a piece; it waits in memory if the client is slow, see `on_flow`."""
         if data and not self.is_ended:
-            self._connection.write(b"%x\r\n%b\r\n" % (len(data), data) if self._in_chunks else data)
+            self._connection.write(self._framed(data))
+
+    def hold(self, data: bytes) -> None:
+        """Send a piece together with what follows at once: the end, or an error."""
+        self._held += self._framed(data)
 
     def end(self) -> None:
         """Send the end."""
         if not self.is_ended:
             self.is_ended = True
-            if self._in_chunks:
-                self._connection.write(b"0\r\n\r\n")
+            ending = self._held + b"0\r\n\r\n" if self._in_chunks else self._held
+            if ending:
+                self._connection.write(ending)
+
+    def _framed(self, data: bytes) -> bytes:
+        framed = b"%x\r\n%b\r\n" % (len(data), data) if self._in_chunks else data
+        if self._held:
+            framed, self._held = self._held + framed, b""
+        return framed
 
     def on_flow(self, told: Callable[[bool], None] | None) -> None:
         """Have `told` called with whether the client keeps up, now if it does not already."""
@@ -96,3 +107,9 @@ def header_line(name: str, value: str) -> tuple[bytes, bytes]:
     if b"\r" in raw or b"\n" in raw:
         raw = raw.replace(b"\r", b" ").replace(b"\n", b" ")
     return name.encode(), raw
+
+
+@lru_cache(maxsize=1024)
+def usual_line(name: str, value: str) -> tuple[bytes, bytes]:
+    """Return the same for a value that comes again and again."""
+    return header_line(name, value)

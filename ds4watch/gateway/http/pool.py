@@ -17,9 +17,9 @@ _LOOK_SECONDS = 0.1
 _PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Origin:
-    """Where a worker is: address, and what its requests begin with."""
+    """Where a worker is: address, and what its requests begin with; one object for each."""
 
     host: str
     port: int

@@ -121,7 +121,7 @@ def test_a_choice_is_never_one_that_was_tried_or_excluded_nor_out_while_another_
     draw = random.Random(seed).random
     found = choice(
         among,
-        replace(ask, tried=tried),
+        ask._replace(tried=tried),
         draw(),
         draw(),
         inflight=inflight,
