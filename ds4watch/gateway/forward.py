@@ -65,15 +65,16 @@ class Forwarder:
         self, request: Request, call: Call, shaped: Shaped, payload: bytes
     ) -> Response | Stream:
         self._state.count_request()
-        length = self._lengths.tell(shaped.model, len(payload), shaped.body)
+        model = shaped.model
+        length = self._lengths.tell(model, len(payload), shaped.body)
         if length is Length.SHORT:
             return await self._forward(request, call, shaped, payload)
         call.is_long = length is Length.LONG or await self._lengths.is_long(
-            shaped.model, payload, shaped.body
+            model, payload, shaped.body
         )
         if not call.is_long:
             return await self._forward(request, call, shaped, payload)
-        async with self._state.long_queue.turn(shaped.model):
+        async with self._state.long_queue.turn(model):
             return await self._forward(request, call, shaped, payload)
 
     async def _forward(

@@ -126,9 +126,12 @@ class Relay:
         sse = _sse_of(shaped)
         filtering, tap = self._rules.filter_of(call), self._scores.tap()
 
-        def emit(data: bytes) -> None:
+        look = sse if filtering is None and tap is None else _Look(sse, filtering, tap)
+        feed = look.feed
+
+        def take(chunk: bytes) -> None:
             """Send what is for the client, after the headers if it is the first."""
-            if data:
+            if data := feed(chunk):
                 stream = call.response or self._begin(request, call, answer, sse)
                 if answer.is_whole:
                     stream.hold(data)
@@ -136,13 +139,9 @@ class Relay:
                     stream.write(data)
 
         try:
-            if filtering is None and tap is None:
-                await answer.pump(lambda chunk: emit(sse.feed(chunk)))
-                emit(sse.finish())
-            else:
-                look = _Look(sse, filtering, tap)
-                await answer.pump(lambda chunk: emit(look.feed(chunk)))
-                emit(look.finish())
+            await answer.pump(take)
+            if rest := look.finish():
+                (call.response or self._begin(request, call, answer, sse)).hold(rest)
             if call.response is None or not (sse.done or sse.error):
                 raise AttemptError(Failure(RetryReason.BROKEN), "the stream ended early")
             is_good = sse.error is None

@@ -174,6 +174,8 @@ def _has_room(seat: Seat, ask: Ask, view: View) -> bool:
 
 
 def _healthier(first: Seat, second: Seat, view: View) -> Seat:
+    if first is second:
+        return first
     one, two = _load(first, view), _load(second, view)
     most = max(one, two)
     health = health_of(first, load=one, most=most)

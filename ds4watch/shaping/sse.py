@@ -11,6 +11,7 @@ from ds4watch.shaping.usage import sum_of_choices, usage_of
 
 _BOUNDARY = re.compile(rb"\r?\n\r?\n")
 _LONGEST_BOUNDARY = 4
+_SHORT_BYTES = 1 << 14
 _DATA_LINE = re.compile(rb"^data:[ ]?(.*?)\r?$", re.MULTILINE)
 _CHOICE_INDEX = re.compile(rb'"index":\s*(\d{1,9})')
 _USAGE = b'"usage"'
@@ -64,10 +65,11 @@ class SseRelay:
         """Return what goes to the client now. Raises OversizedEventError."""
         known = len(self._rest)
         data = self._rest + chunk if known else chunk
-        run, start = self._run_of_deltas(data)
+        # Not anew in each piece of an event that comes in many.
+        run, start = self._run_of_deltas(data) if known < _SHORT_BYTES else (b"", 0)
         if start == len(data):
             self._rest = b""
-            return run
+            return run  # all of it was plain
         out = [run] if run else []
         search = start or max(0, known - _LONGEST_BOUNDARY)
         if b"\r" in data:

@@ -67,12 +67,16 @@ class Stream:
 
     def write(self, data: bytes) -> None:
         """Send a piece; it waits in memory if the client is slow, see `on_flow`."""
-        if data and not self.is_ended:
+        if not data or self.is_ended:
+            return
+        if self._in_chunks and not self._held:
+            self._connection.write(b"%x\r\n%b\r\n" % (len(data), data))
+        else:
             self._connection.write(self._framed(data))
 
     def hold(self, data: bytes) -> None:
         """Send a piece together with what follows at once: the end, or an error."""
-        self._held += self._framed(data)
+        self._held = self._framed(data)
 
     def end(self) -> None:
         """Send the end."""

@@ -148,8 +148,9 @@ class WorkerConnection(asyncio.Protocol):
                 return
         if not self.has_head and self._received > _MAX_HEAD_BYTES:
             self.fail(BrokenAnswerError(f"a head of over {_MAX_HEAD_BYTES} bytes"))
-        if self._sink is not None and self._parts:
-            self._pour(self._sink)
+        sink = self._sink
+        if sink is not None and self._parts:
+            self._pour(sink)
         elif self._received > self._max_bytes:
             self.fail(BrokenAnswerError("the answer is too large"))
         if self.is_whole or (self.has_head and not self._waits_for_end):
