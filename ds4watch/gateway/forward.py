@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
+from typing import Any
 
 from ds4watch.config.settings import GatewaySettings
 from ds4watch.gateway.call import Call
@@ -56,25 +58,30 @@ class Forwarder:
     ) -> Response | Stream:
         """Return the response for the client. Raises RefusedError, ClientGoneError."""
         if not (self._always_group or self._state.policy.limits.group_prefixes):
-            return await self._in_line(request, call, shaped, payload)
+            return await self._in_turn(request, call, shaped, payload)
         async with self._window.turn(shaped.body) as turn:
             call.turn = turn
-            return await self._in_line(request, call, shaped, payload)
+            return await self._in_turn(request, call, shaped, payload)
+
+    def _in_turn(
+        self, request: Request, call: Call, shaped: Shaped, payload: bytes
+    ) -> Coroutine[Any, Any, Response | Stream]:
+        self._state.count_request()
+        length = self._lengths.tell(shaped.model, len(payload), shaped.body)
+        if length is Length.SHORT:
+            return self._forward(request, call, shaped, payload)
+        call.is_long = length is Length.LONG
+        return self._in_line(request, call, shaped, payload)
 
     async def _in_line(
         self, request: Request, call: Call, shaped: Shaped, payload: bytes
     ) -> Response | Stream:
-        self._state.count_request()
-        model = shaped.model
-        length = self._lengths.tell(model, len(payload), shaped.body)
-        if length is Length.SHORT:
-            return await self._forward(request, call, shaped, payload)
-        call.is_long = length is Length.LONG or await self._lengths.is_long(
-            model, payload, shaped.body
-        )
+        """Forward what is long, or what has to be counted to know that."""
+        if not call.is_long:
+            call.is_long = await self._lengths.is_long(shaped.model, payload, shaped.body)
         if not call.is_long:
             return await self._forward(request, call, shaped, payload)
-        async with self._state.long_queue.turn(model):
+        async with self._state.long_queue.turn(shaped.model):
             return await self._forward(request, call, shaped, payload)
 
     async def _forward(

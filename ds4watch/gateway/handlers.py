@@ -147,7 +147,9 @@ class Handlers:
 
     async def _complete(self, request: Request, call: Call) -> Response | Stream:
         visitor = self._entry.visitor(request.headers)
-        raw = await intake.read_body(request, max_bytes=self._settings.max_body_bytes)
+        raw = request.read_at_once()
+        if raw is None:
+            raw = await intake.read_body(request, max_bytes=self._settings.max_body_bytes)
         # What was signed is what was sent, packed or not.
         self._entry.verify(visitor, request, request.body)
         call.key = "" if visitor is None else visitor.key.name

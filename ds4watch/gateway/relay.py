@@ -102,10 +102,10 @@ class Relay:
             raise AttemptError(failure, f"status {answer.status}")
         if answer.status == 200 and _is_stream(answer):
             return await self._stream(request, call, answer, shaped)
-        return await self._whole(call, answer)
+        body = answer.read_at_once() or await answer.read(_MAX_ANSWER_BYTES)
+        return self._whole(call, answer, body)
 
-    async def _whole(self, call: Call, answer: WorkerConnection) -> Response:
-        body = await answer.read(_MAX_ANSWER_BYTES)
+    def _whole(self, call: Call, answer: WorkerConnection, body: bytes) -> Response:
         call.first_byte_at = self._clock.monotonic()
         is_good = answer.status < 400
         call.end(answer.status, RequestOutcome.OK if is_good else RequestOutcome.CLIENT_ERROR)

@@ -36,6 +36,11 @@ class Body:
         """Whether there is no sense in feeding it any more."""
         return self._error is not None
 
+    @property
+    def at_once(self) -> bytes | None:
+        """The body if it has come in one piece, as most do; None if there is more to it."""
+        return self._parts[0] if self.is_whole and len(self._parts) == 1 else None
+
     def feed(self, data: bytes) -> bytes:
         """Take bytes in; return those behind the body's end."""
         if self._rest is not None:

@@ -49,6 +49,13 @@ class Request:
         self.body = await self._body.read(self._connection.invite_body)
         return self.body
 
+    def read_at_once(self) -> bytes | None:
+        """Return the body if it is there already, in one piece and not packed."""
+        found = None if "content-encoding" in self.headers else self._body.at_once
+        if found is not None:
+            self.body = found
+        return found
+
     def stream(self, status: int, headers: HeaderLines) -> Stream:
         """Send the head of an answer whose body comes bit by bit."""
         return self._connection.begin_stream(status, headers)

@@ -65,25 +65,20 @@ class Pool:
         StaleConnectionError, BrokenAnswerError, TimeoutError.
         """
         deadline = self._loop.time() + self._answer_seconds
-        connection = self._kept(origin)
-        if connection is not None:
+        kept = self._kept(origin)
+        while True:
+            connection = kept or await self._connect(origin)
+            self._busy.add(connection)
             try:
-                return await self._ask(connection, head, body, deadline)
-            except StaleConnectionError:
-                pass
-        return await self._ask(await self._connect(origin), head, body, deadline)
-
-    async def _ask(
-        self, connection: WorkerConnection, head: bytes, body: bytes, deadline: float
-    ) -> WorkerConnection:
-        self._busy.add(connection)
-        try:
-            await connection.ask(head, body, deadline)
-        except BaseException:
-            self._busy.discard(connection)
-            connection.abort()
-            raise
-        return connection
+                await connection.ask(head, body, deadline)
+            except BaseException as error:
+                self._busy.discard(connection)
+                connection.abort()
+                if kept is None or not isinstance(error, StaleConnectionError):
+                    raise
+                kept = None
+            else:
+                return connection
 
     def give_back(self, origin: Origin, connection: WorkerConnection) -> None:
         """Keep a connection whose answer was read to its end; close any other."""

@@ -71,6 +71,10 @@ class WorkerConnection(asyncio.Protocol):
         if not self.has_head:
             await self._woken(at_end=False)
 
+    def read_at_once(self) -> bytes:
+        """Return the body if all of it has come in one piece with its head, else nothing."""
+        return self._parts[0] if self.is_whole and len(self._parts) == 1 else b""
+
     async def read(self, max_bytes: int) -> bytes:
         """Return the whole body. Raises BrokenAnswerError, TimeoutError."""
         self._max_bytes = max_bytes
