@@ -37,7 +37,7 @@ class Head:
     expects_continue: bool
 
     def with_length(self, length: int) -> Head:
-        """Return the same head before another body."""
+        """Return the same head before another body; its headers still tell the first's length."""
         return Head(
             self.method,
             self.path,

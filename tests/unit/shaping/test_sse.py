@@ -256,3 +256,11 @@ def test_usage_at_the_end_of_an_answer_is_what_reading_all_of_it_tells(
 def test_usage_in_the_words_of_the_responses_api() -> None:
     told = {"input_tokens": 5, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 9}}
     assert usage_of(told) == Usage(prompt=5, cached=5, completion=2)
+
+
+def test_a_tool_calls_number_is_not_taken_for_its_choices() -> None:
+    called = chunk("", told=usage(5, 1), index=0)
+    called["choices"][0]["delta"]["tool_calls"] = [{"index": 0, "id": "a"}]
+    second = chunk("b", told=usage(5, 3), index=1)
+    _, relay = run([event(called) + event(second)])
+    assert relay.usage == Usage(prompt=5, completion=4)
