@@ -12,6 +12,7 @@ from ds4watch.config.admission import AdmissionSettings
 from ds4watch.config.batching import BatchingSettings
 from ds4watch.config.budgets import BudgetSettings
 from ds4watch.config.compression import CompressionSettings
+from ds4watch.config.gateway_clients import ClientSettings
 from ds4watch.config.gateway_security import IntakeSettings, SignatureSettings
 from ds4watch.config.routing import RoutingSettings
 from ds4watch.config.scrape import ScrapeGroup
@@ -33,6 +34,12 @@ class GatewaySettings(Section):
     port: Port = Field(8400, description="Port that clients use.")
     processes: int = Field(1, ge=1, le=64, description="Gateway processes sharing the port.")
     max_inflight: int = Field(1024, ge=1, description="Requests in flight before shedding (503).")
+    max_connections: int = Field(
+        10_000,
+        ge=1,
+        description="Connections of clients open at each process; over it they get a 503 and are "
+        "closed. Less if the limit on open files asks for it.",
+    )
     max_body_bytes: int = Field(8 << 20, ge=1024, description="Largest request body accepted.")
     connect_timeout_seconds: Seconds = Field(2.0, description="Time to reach a worker.")
     request_timeout_seconds: Seconds = Field(600.0, description="Time for one whole answer.")
@@ -65,6 +72,7 @@ class GatewaySettings(Section):
     lease_seconds: Seconds = Field(
         600.0, description="Without a daemon for so long, limits are taken back level by level."
     )
+    clients: ClientSettings = ClientSettings()
     routing: RoutingSettings = RoutingSettings()
     admission: AdmissionSettings = AdmissionSettings()
     batching: BatchingSettings = BatchingSettings()

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from ds4watch.config.settings import GatewaySettings
 from ds4watch.gateway.clock import SystemClock
+from ds4watch.gateway.files import raise_file_limit
 from ds4watch.gateway.server import GatewayOptions, serving
 from ds4watch.model.errors import ConfigError, StoreError
 
@@ -33,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         return _refuse(f"--settings: {where}: {first['msg']}")
+    raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(options))
 

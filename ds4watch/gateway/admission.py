@@ -251,6 +251,10 @@ class Admission:
         reply = unavailable(f"Too much load now ({reason}); try again", code="overloaded")
         return RefusedError(reply, outcome=RequestOutcome.SHED)
 
+    def connection_refused(self) -> None:
+        """Count a connection that was one too many."""
+        self._note_shed(ShedReason.CONNECTIONS)
+
     def _note_shed(self, reason: str) -> None:
         self.shed[reason] += 1
         if self.shed[reason] == 1:

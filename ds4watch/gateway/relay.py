@@ -100,6 +100,8 @@ class Relay:
         failure = failure_of_status(answer.status)
         if failure is not None:
             raise AttemptError(failure, f"status {answer.status}")
+        if answer.status < 400 and self._rules.filter_of(call) is not None:
+            _refuse_packed(answer, call)
         if answer.status == 200 and _is_stream(answer):
             return await self._stream(request, call, answer, shaped)
         body = answer.read_at_once() or await answer.read(_MAX_ANSWER_BYTES)
@@ -216,6 +218,19 @@ def _is_stream(answer: WorkerConnection) -> bool:
         if len(name) == 12 and name.lower() == b"content-type":
             return bytes(value).lower().startswith(b"text/event-stream")
     return False
+
+
+def _refuse_packed(answer: WorkerConnection, call: Call) -> None:
+    """Refuse an answer that the output filter cannot read. Raises RefusedError."""
+    for name, value in answer.headers:
+        if name.lower() == b"content-encoding" and value.strip().lower() != b"identity":
+            packing = value.decode("latin-1")[:50]
+            message = (
+                "Answers are filtered here, and this one cannot be read: worker "
+                f"{call.worker} sent it packed ({packing}), though asked not to"
+            )
+            reply = Reply(502, message, "answer_not_filtered", kind="api_error")
+            raise RefusedError(reply, outcome=RequestOutcome.UPSTREAM_ERROR)
 
 
 def _failure_told(error: dict[str, Any]) -> Failure:

@@ -7,7 +7,7 @@ import contextlib
 import ipaddress
 import logging
 import random
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from ds4watch.gateway.compressing import PromptCompressor
 from ds4watch.gateway.control import ControlClient
 from ds4watch.gateway.counting import LengthTeller, TokenizeEndpoint
 from ds4watch.gateway.entry import Entry
+from ds4watch.gateway.files import connections_within_files
 from ds4watch.gateway.forward import Forwarder
 from ds4watch.gateway.handlers import Handlers
 from ds4watch.gateway.http.parties import Bounds
@@ -127,7 +128,9 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
         )
         await stack.enter_async_context(_running(control.run()))
         await stack.enter_async_context(_running(rules.run()))
-        port = await stack.enter_async_context(_listening(options, handlers, state))
+        port = await stack.enter_async_context(
+            _listening(options, handlers, state, admission.connection_refused)
+        )
         log.info("gateway %s listening on http://%s:%s", options.name, options.host, port)
         yield Serving(port=port, state=state, windows=window.counts)
 
@@ -202,10 +205,17 @@ async def _running(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _listening(
-    options: GatewayOptions, handlers: Handlers, state: GatewayState
+    options: GatewayOptions,
+    handlers: Handlers,
+    state: GatewayState,
+    turned_away: Callable[[], None],
 ) -> AsyncIterator[int]:
-    bounds = Bounds(max_body_bytes=options.settings.max_body_bytes)
-    server = HttpServer(handlers.handle, handlers.refuse, bounds)
+    bounds = Bounds(
+        max_connections=connections_within_files(options.settings),
+        max_body_bytes=options.settings.max_body_bytes,
+        **options.settings.clients.model_dump(),
+    )
+    server = HttpServer(handlers.handle, handlers.refuse, bounds, turned_away)
     try:
         yield await server.start(options.host, options.port)
         state.draining = True

@@ -19,6 +19,8 @@ class ShedReason(StrEnum):
     LONG = "long"
     NO_DEGRADE = "no_degrade"
     """It would have been changed, and its client wants no change."""
+    CONNECTIONS = "connections"
+    """More clients are connected than may be."""
 
 
 def is_full(limits: Limits, inflight: int, *, max_inflight: int, processes: int) -> bool:

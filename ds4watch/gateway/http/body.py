@@ -16,14 +16,14 @@ _SIZE_PART = re.compile(rb"[0-9A-Fa-f]{0,8}\r?")
 class Body:
     """Takes a body's bytes in and gives it out once it is whole."""
 
-    __slots__ = ("_error", "_left", "_max_bytes", "_parts", "_rest", "_size", "_waiter", "is_whole")
+    __slots__ = ("_error", "_kept", "_left", "_max_bytes", "_rest", "_size", "_waiter", "is_whole")
 
     def __init__(self, length: int | None, max_bytes: int) -> None:
         """Expect `length` bytes, or chunks if that is None."""
         self._left = length or 0
         self._rest: bytes | None = b"" if length is None else None
         self._max_bytes = max_bytes
-        self._parts: list[bytes] = []
+        self._kept: bytes | bytearray = b""
         self._size = 0
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -61,7 +61,7 @@ class Body:
         if self.is_whole or self._error is not None:
             return
         self._error = error
-        self._parts.clear()
+        self._kept = b""
         self._wake()
 
     async def read(self, on_wait: Callable[[], None]) -> bytes:
@@ -75,13 +75,20 @@ class Body:
             await self._waiter
         if self._error is not None:
             raise self._error
-        if len(self._parts) != 1:
-            self._parts = [b"".join(self._parts)]
-        return self._parts[0]
+        if isinstance(self._kept, bytearray):
+            self._kept = bytes(self._kept)
+        return self._kept
 
     def _keep(self, data: bytes) -> None:
-        if data and self._error is None:
-            self._parts.append(data)
+        """Keep a piece: of a body in very many, no object each is left in memory."""
+        if not data or self._error is not None:
+            return
+        if not self._kept:
+            self._kept = data
+        elif isinstance(self._kept, bytearray):
+            self._kept += data
+        else:
+            self._kept = bytearray(self._kept) + data
 
     def _end(self) -> None:
         if self._error is None:

@@ -129,11 +129,6 @@ class ClientConnection(asyncio.Protocol):
 
     # -- for the owner
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a request is under way."""
-        return self._task is not None
-
     def look(self, now: float) -> None:
         """Act on what has taken too long."""
         if now < self._deadline or self._transport is None:
@@ -146,7 +141,7 @@ class ClientConnection(asyncio.Protocol):
                 body.fail(TimeoutError())
                 self._is_closing = True
         elif self._ahead and not self._is_closing:
-            self._turn_away(BadRequestError(408, "The head did not arrive in time", "timeout"))
+            self.turn_away(BadRequestError(408, "The head did not arrive in time", "timeout"))
         else:
             self._transport.abort()
 
@@ -167,6 +162,15 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def turn_away(self, error: BadRequestError) -> None:
+        """Answer what is wrong, and close."""
+        self._is_closing = True
+        self._ahead, self._head, self._body = b"", None, None
+        if self._transport is not None:
+            response = self._refuse(error.status, str(error), error.code)
+            self._transport.write(self._whole(response))
+            self._linger(self._transport, is_quiet=False)
+
     # -- within
 
     def _next_request(self) -> None:
@@ -185,7 +189,7 @@ class ClientConnection(asyncio.Protocol):
                 return
             self._begin(self._heads.read(raw[:end] if end < len(raw) else raw), raw[end:])
         except BadRequestError as error:
-            self._turn_away(error)
+            self.turn_away(error)
 
     def _begin(self, head: Head, rest: bytes) -> None:
         self._ahead = b""
@@ -255,14 +259,6 @@ class ClientConnection(asyncio.Protocol):
             return b"Connection: close\r\n"
         is_old = self._head is not None and self._head.is_http_10
         return b"Connection: keep-alive\r\n" if is_old else b""
-
-    def _turn_away(self, error: BadRequestError) -> None:
-        self._is_closing = True
-        self._ahead, self._head, self._body = b"", None, None
-        if self._transport is not None:
-            response = self._refuse(error.status, str(error), error.code)
-            self._transport.write(self._whole(response))
-            self._linger(self._transport, is_quiet=False)
 
     def _linger(self, transport: asyncio.Transport, *, is_quiet: bool) -> None:
         """Close; but while the client still sends, a close would take the answer from it."""

@@ -23,7 +23,7 @@ class Refuser(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a client may take: bytes of a body, seconds for its head, for its body, and idle.
+    """What clients may take: bytes of a body, seconds for its head, for its body, and idle.
 
     stalled_seconds: without taking anything of an answer that waits for it.
     """
@@ -33,6 +33,7 @@ class Bounds:
     body_seconds: float = 60.0
     idle_seconds: float = 75.0
     stalled_seconds: float = 120.0
+    max_connections: int = 10_000
 
 
 class Owner(Protocol):

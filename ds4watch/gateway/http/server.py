@@ -5,22 +5,30 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from collections.abc import Callable
 from email.utils import formatdate
 
 from ds4watch.gateway.http.connection import ClientConnection
+from ds4watch.gateway.http.errors import BadRequestError
 from ds4watch.gateway.http.parties import Bounds, Handler, Refuser
 
 _BACKLOG = 1024
 _LOOK_SECONDS = 0.25
+_MAX_PARTING = 256
+"""Connections over the bound that are told so; those beyond are closed without a word."""
 
 
 class HttpServer:
     """Serves one handler on one address."""
 
-    def __init__(self, handler: Handler, refuse: Refuser, bounds: Bounds) -> None:
+    def __init__(
+        self, handler: Handler, refuse: Refuser, bounds: Bounds, turned_away: Callable[[], None]
+    ) -> None:
+        """`turned_away` is called for each connection that is one too many."""
         self._handler = handler
         self._refuse = refuse
         self._bounds = bounds
+        self._turned_away = turned_away
         self._loop = asyncio.get_running_loop()
         self._connections: set[ClientConnection] = set()
         self._server: asyncio.Server | None = None
@@ -64,8 +72,17 @@ class HttpServer:
             self._timer.cancel()
 
     def opened(self, connection: ClientConnection) -> None:
-        """Take a connection in."""
+        """Take a connection in, or turn it away if it is one too many."""
         self._connections.add(connection)
+        over = len(self._connections) - self._bounds.max_connections
+        if over > 0:
+            self._turned_away()
+            if over > _MAX_PARTING:
+                connection.abort()
+            else:
+                connection.turn_away(
+                    BadRequestError(503, "Too many connections; try again", "overloaded")
+                )
 
     def closed(self, connection: ClientConnection) -> None:
         """Forget a connection."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import cast
 
@@ -13,6 +14,15 @@ from ds4watch.gateway.http.errors import BrokenAnswerError, StaleConnectionError
 _MAX_HEAD_BYTES = 1 << 16
 _MAX_UNREAD_BYTES = 1 << 24
 """Of an answer that nobody has begun to read."""
+
+_WATCHED = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 4),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000),
+)
+"""The host's system answers for it, however busy the worker is."""
 
 Sink = Callable[[bytes], None]
 
@@ -126,6 +136,16 @@ class WorkerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
+
+    def watch_peer(self) -> None:
+        """Have the system find out, within some ten seconds, that the worker's host is gone.
+
+        A network that has come apart says nothing; an answer would be awaited to its deadline.
+        """
+        raw = None if self._transport is None else self._transport.get_extra_info("socket")
+        if raw is not None:
+            for level, option, value in _WATCHED:
+                raw.setsockopt(level, option, value)
 
     # -- asyncio.Protocol
 

@@ -166,7 +166,7 @@ async def serve(bounds: Bounds) -> tuple[HttpServer, Client]:
     def refuse(status: int, message: str, code: str) -> Response:
         return Response(status, f"{code}: {message}".encode())
 
-    server = HttpServer(handler, refuse, bounds)
+    server = HttpServer(handler, refuse, bounds, lambda: None)
     port = await server.start("127.0.0.1", 0)
     return server, Client(*await asyncio.open_connection("127.0.0.1", port))
 
@@ -210,7 +210,7 @@ async def test_who_takes_nothing_of_its_answer_is_cut_off(tmp_path: Path) -> Non
         return Response(status, f"{code}: {message}".encode())
 
     del tmp_path
-    server = HttpServer(handler, refuse, Bounds(100, stalled_seconds=0.2))
+    server = HttpServer(handler, refuse, Bounds(100, stalled_seconds=0.2), lambda: None)
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", await server.start("127.0.0.1", 0), limit=1 << 10
     )
@@ -238,7 +238,7 @@ async def test_a_fault_of_our_own_is_a_500_and_the_next_request_is_served() -> N
     def refuse(status: int, message: str, code: str) -> Response:
         return Response(status, f"{code}: {message}".encode())
 
-    server = HttpServer(handler, refuse, Bounds(100))
+    server = HttpServer(handler, refuse, Bounds(100), lambda: None)
     port = await server.start("127.0.0.1", 0)
     client = Client(*await asyncio.open_connection("127.0.0.1", port))
     for path, status in (("/fails", 500), ("/", 200)):
