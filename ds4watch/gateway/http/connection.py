@@ -69,7 +69,7 @@ class ClientConnection(asyncio.Protocol):
             if body.has_failed:
                 self._is_closing = True
                 return
-        if self._task is not None:
+        if self._task is not None or self._is_slow:
             self._keep_ahead(data)
         elif data:
             self._ahead = self._ahead + data if self._ahead else data
@@ -92,11 +92,15 @@ class ClientConnection(asyncio.Protocol):
             self._flow(False)  # noqa: FBT003 - the one thing that it is told
 
     def resume_writing(self) -> None:
-        """Note that the client has caught up."""
+        """Note that the client has caught up; what it asked meanwhile has waited for that."""
         self._is_slow = False
-        self._deadline = self._loop.time() + self._bounds.idle_seconds
+        is_parting = self._is_closing and self._task is None
+        seconds = _LINGER_SECONDS if is_parting else self._bounds.idle_seconds
+        self._deadline = self._loop.time() + seconds
         if self._flow is not None:
             self._flow(True)  # noqa: FBT003 - the one thing that it is told
+        elif self._task is None and self._ahead:
+            self._next_request()
 
     # -- for the request that is being answered
 
@@ -242,7 +246,7 @@ class ClientConnection(asyncio.Protocol):
             return
         if not self._is_slow:
             self._deadline = self._loop.time() + self._bounds.idle_seconds
-        if self._ahead:
+        if self._ahead and not self._is_slow:
             self._next_request()
 
     def _whole(self, response: Response) -> bytes:
