@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from ds4watch.gateway.clock import SystemClock
 from ds4watch.gateway.output_rules import OutputRules
 from ds4watch.model.errors import ConfigError
 from ds4watch.model.service_policy import ServicePolicy
+from ds4watch.model.usage import RequestOutcome
 from ds4watch.model.worker import FleetSnapshot
 from tests.edge.gateway.support import (
     CHAT,
@@ -173,3 +175,28 @@ def test_one_of_so_many_answers_is_scored_and_never_many_at_once() -> None:
     scores.note("w1", b"not an answer", stream=False)
     scores.note("w1", body.replace(b"Yes", b" " * 70_000), stream=False)
     assert scores.sums == {"w1": (1, 1.0)}
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_an_answer_that_cannot_be_read_is_refused_rather_than_passed_unfiltered(
+    tmp_path: Path, is_stream: bool
+) -> None:
+    async def packed(worker: FakeWorker, request: web.Request) -> web.StreamResponse:
+        del request
+        kind = "text/event-stream" if worker.bodies[-1].get("stream") else "application/json"
+        body = gzip.compress(b'{"choices": []}')
+        headers = {"Content-Type": kind, "Content-Encoding": "gzip"}
+        return web.Response(body=body, headers=headers)
+
+    async with FakeWorker("w1", packed) as worker:
+        board = board_of(worker.view())
+        rules = write_rules(tmp_path)
+        async with front_of(tmp_path, board, output_filter=rules) as front:
+            async with front.post(CHAT | {"stream": is_stream}) as response:
+                assert response.status == 502
+                told = (await response.json())["error"]
+            assert told["code"] == "answer_not_filtered"
+            assert "worker w1 sent it packed (gzip)" in told["message"]
+            (record,) = await records(front)
+            assert record.outcome is RequestOutcome.UPSTREAM_ERROR
+            assert len(worker.bodies) == 1
