@@ -16,7 +16,13 @@ from ds4watch.model.service_policy import Board
 from ds4watch.model.usage import RequestOutcome, RetryReason
 from ds4watch.model.worker import FleetSnapshot
 from ds4watch.routing.choice import Ask, NoRoute, RouteDecision, View, choose
-from ds4watch.routing.ejection import Ejections, forget_absent, local_eject, local_restore
+from ds4watch.routing.ejection import (
+    BUSY,
+    Ejections,
+    forget_absent,
+    local_eject,
+    local_restore,
+)
 from ds4watch.routing.outliers import Outliers, is_slow
 from ds4watch.routing.pools import Routes, routes_of
 
@@ -43,6 +49,7 @@ class Chooser:
         self._fleet = FleetSnapshot(at=0.0)
         self._excluded: frozenset[str] = frozenset()
         self._ejections = Ejections()
+        self._busy = Ejections()
         self._outliers = Outliers(settings)
         self._view = View(
             inflight=inflight.by_worker,
@@ -64,6 +71,7 @@ class Chooser:
         self._processes = board.gateways or self._given_processes
         present = frozenset(worker.id for worker in board.fleet.workers)
         self._ejections = forget_absent(self._ejections, present)
+        self._busy = forget_absent(self._busy, present)
         self._outliers.keep_only(present)
         self._view_until = 0.0
         self._routes = self._routes_now(self._routes)
@@ -91,7 +99,7 @@ class Chooser:
 
     def answered(self, worker: str, call: Call, began_at: float) -> None:
         """Take in an attempt that ended with an answer; what is the client's fault is no sign."""
-        if self._ejections.by_worker:
+        if self._ejections.by_worker or self._busy.by_worker:
             self._restore(worker)
         if call.outcome is RequestOutcome.UPSTREAM_ERROR:  # told in a stream after its 200
             self._note(worker, failed=True, slow=None)
@@ -100,12 +108,16 @@ class Chooser:
             self._note(worker, failed=False, slow=slow)
 
     def failed(self, worker: str, call: Call, reason: RetryReason) -> None:
-        """Take in an attempt that failed. A full worker is not a broken one."""
+        """Take in an attempt that failed. A full worker is not a broken one: it is passed over."""
         if reason is RetryReason.CONNECT:
             self.unreachable(worker)
             return
+        if reason is RetryReason.BUSY:
+            self._busy = local_eject(self._busy, worker, self._clock.monotonic(), BUSY)
+            self._view_until = 0.0
+            return
         is_long_answer = reason is RetryReason.TIMEOUT and call.response is not None
-        if reason is not RetryReason.BUSY and not is_long_answer:
+        if not is_long_answer:
             self._note(worker, failed=True, slow=None)
 
     def left(self, worker: str, call: Call, began_at: float) -> None:
@@ -120,6 +132,7 @@ class Chooser:
         return {
             "set_aside": dict(self._outliers.aside()),
             "unreachable": sorted(self._ejections.at(self._clock.monotonic())),
+            "busy": sorted(self._busy.at(self._clock.monotonic())),
             "starting": self._routes.starting,
         }
 
@@ -143,17 +156,21 @@ class Chooser:
             return self._view
         now = self._clock.monotonic()
         if now >= self._view_until:
-            dead = self._ejections.at(now)
+            dead, busy = self._ejections.at(now), self._busy.at(now)
             self._view = replace(
                 self._view,
                 dead=dead,
+                busy=frozenset(busy),
                 aside=frozenset(self._outliers.aside()),
                 probes=self._outliers.due(now),
             )
-            self._view_until = min((*dead.values(), self._outliers.next_due(now)))
+            self._view_until = min((*dead.values(), *busy.values(), self._outliers.next_due(now)))
         return self._view
 
     def _restore(self, worker: str) -> None:
+        if worker in self._busy.by_worker:
+            self._busy = local_restore(self._busy, worker)
+            self._view_until = 0.0
         before = self._ejections
         self._ejections = local_restore(before, worker)
         if self._ejections is not before:

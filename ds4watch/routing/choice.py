@@ -60,6 +60,7 @@ class View:
     inflight, longs: its open requests, and the long ones among them, by worker. The workers'
     gauges lag by seconds (vllm#49538).
     dead: cannot be reached; worker to the instant at which it is tried again.
+    busy: said a moment ago that they are full.
     aside: answer badly. probes: those of them that are due back.
     """
 
@@ -67,6 +68,7 @@ class View:
     longs: Mapping[str, int]
     dead: Mapping[str, float]
     aside: Set[str] = frozenset()
+    busy: Set[str] = frozenset()
     probes: Sequence[str] = ()
     probe_ratio: float = 0.05
     max_aside_ratio: float = 0.5
@@ -90,7 +92,7 @@ def choose(
         return NoRoute(_why_nobody(routes, ask.model))
     lane = pool.long if ask.is_long else pool.short
     seats: Sequence[Seat] = lane.seats
-    if ask.tried or view.dead or view.aside:
+    if ask.tried or view.dead or view.aside or view.busy:
         probe = _probe(seats, ask, view, draw)
         if probe is not None:
             return RouteDecision(probe.worker)
@@ -229,15 +231,16 @@ def _usable(pool: Pool, lane: Lane, ask: Ask, view: View) -> tuple[Lane, Sequenc
 
     Where the kind of request has nobody left the model's other workers stand in. The one that
     comes back first is tried rather than nobody: a short fault of the network is no blackout.
-    Nobody is set aside if too many would be out: then it is not the worker's fault.
+    Nobody is set aside if too many would be out: then it is not the worker's fault. One that was
+    full is passed over for another of its kind only: long prompts never spill over for that.
     """
     aside = frozenset[str]() if not view.aside or _is_panic(pool, view) else view.aside
-    lanes = (lane, pool.whole)
-    for out in (aside, frozenset[str]()):
-        for each in lanes:
-            found = [seat for seat in each.seats if not _is_out(seat.id, ask, view, out)]
-            if found:
-                return each, found
+    none = frozenset[str]()
+    tries = ((lane, aside), (pool.whole, aside), (lane, none), (pool.whole, none))
+    for each, out in ((lane, aside | view.busy), *tries) if view.busy else tries:
+        found = [seat for seat in each.seats if not _is_out(seat.id, ask, view, out)]
+        if found:
+            return each, found
     untried = [seat for seat in pool.whole.seats if seat.id not in ask.tried]
     first_back = sorted(untried, key=lambda seat: view.dead[seat.id])[:1]
     return pool.whole, first_back

@@ -1,4 +1,4 @@
-"""Workers that this gateway could not reach are left out for a growing short time."""
+"""Workers that could not be reached, or said they are full, are left out for a growing time."""
 
 from __future__ import annotations
 
@@ -6,9 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-_FIRST_SECONDS = 1.0
-_LONGEST_SECONDS = 30.0
 _MAX_DOUBLINGS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long one is left out: the first time, doubling with each further, and at most."""
+
+    first_seconds: float
+    longest_seconds: float
+
+
+UNREACHABLE = Backoff(1.0, 30.0)
+BUSY = Backoff(0.5, 4.0)
+"""One that refuses at once looks idle, and would draw all requests and spend all retries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +45,10 @@ class Ejections:
         }
 
 
-def local_eject(ejections: Ejections, worker: str, now: float) -> Ejections:
-    """Return the ejections with `worker` left out for 1 s, 2 s, 4 s … 30 s.
+def local_eject(
+    ejections: Ejections, worker: str, now: float, backoff: Backoff = UNREACHABLE
+) -> Ejections:
+    """Return the ejections with `worker` left out, by default for 1 s, 2 s, 4 s … 30 s.
 
     Requests that were under way when it was ejected fail together; they count as one miss.
     """
@@ -43,7 +56,8 @@ def local_eject(ejections: Ejections, worker: str, now: float) -> Ejections:
     if last is not None and last.until_at > now:
         return ejections
     failures = 1 + (last.failures if last else 0)
-    seconds = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2 ** min(failures - 1, _MAX_DOUBLINGS))
+    doubled = backoff.first_seconds * 2 ** min(failures - 1, _MAX_DOUBLINGS)
+    seconds = min(backoff.longest_seconds, doubled)
     return Ejections({**ejections.by_worker, worker: Ejection(now + seconds, failures)})
 
 

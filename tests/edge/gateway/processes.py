@@ -231,7 +231,7 @@ async def load(gateway: Gateway, clients: int, **body: Any) -> AsyncIterator[Loa
 
 async def until(is_so: Callable[[], bool], seconds: float = 20.0) -> None:
     async with asyncio.timeout(seconds):
-        while not is_so():  # noqa: ASYNC110 - of another process
+        while not is_so():
             await asyncio.sleep(0.02)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,7 @@ async def test_others_serve_on_and_it_comes_back_when_the_network_heals(
     far = Worker("far", 8000, host=place.host, prefix=place.within())
     async with running([far, *sims(1)]) as workers:
         board = board_of(*(worker.view for worker in workers))
-        quick = {"connect_timeout_seconds": 0.3, "request_timeout_seconds": 60.0}
+        quick: dict[str, Any] = {"connect_timeout_seconds": 0.3, "request_timeout_seconds": 60.0}
         async with gateway_of(tmp_path, board, **quick) as gateway:
             async with load(gateway, CLIENTS) as clients:
                 await until(lambda: (200, "far") in clients.answers)
@@ -100,7 +101,6 @@ async def test_others_serve_on_and_it_comes_back_when_the_network_heals(
                 getattr(place, cut)()
                 await clients.more(2 * CLIENTS)  # by the other one, at once
                 at_cut = len(clients.answers)
-                # What was open there is given up long before its time of a minute is over.
                 getattr(place, heal)()
                 await until(lambda: (200, "far") in clients.answers[at_cut:], 40)
             assert {status for status, _ in clients.answers} == {200}
@@ -114,7 +114,7 @@ async def test_what_was_open_at_a_host_that_is_gone_is_asked_elsewhere_in_second
     far = Worker("far", 8000, host=place.host, prefix=place.within(), options=slow)
     async with running([far, *sims(1)]) as workers:
         board = board_of(*(worker.view for worker in workers))
-        quick = {"connect_timeout_seconds": 0.3, "request_timeout_seconds": 300.0}
+        quick: dict[str, Any] = {"connect_timeout_seconds": 0.3, "request_timeout_seconds": 300.0}
         async with gateway_of(tmp_path, board, **quick) as gateway:
             before = gateway.files
             async with load(gateway, CLIENTS, max_tokens=30, ignore_eos=True) as clients:

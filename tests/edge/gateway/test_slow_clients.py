@@ -79,19 +79,19 @@ HABITS = {
 async def test_others_are_served_meanwhile_and_they_are_closed_in_time(
     tmp_path: Path, kind: str
 ) -> None:
-    async with running(sims(1)) as workers:
-        async with (
-            gateway_of(tmp_path, board_of(workers[0].view), clients=TIMES) as gateway,
-            aiohttp.ClientSession() as http,
-        ):
-            before = gateway.files
-            async with lorises(gateway, kind):
-                await until(lambda: gateway.files >= before + LORISES)
-                url = gateway.url + "/v1/chat/completions"
-                async with http.post(url, json=CHAT) as response:
-                    assert response.status == 200
-                await until(lambda: gateway.files < before + 10)
-            assert (await gateway.health(http))["inflight"] == 0
+    async with (
+        running(sims(1)) as workers,
+        gateway_of(tmp_path, board_of(workers[0].view), clients=TIMES) as gateway,
+        aiohttp.ClientSession() as http,
+    ):
+        before = gateway.files
+        async with lorises(gateway, kind):
+            await until(lambda: gateway.files >= before + LORISES)
+            url = gateway.url + "/v1/chat/completions"
+            async with http.post(url, json=CHAT) as response:
+                assert response.status == 200
+            await until(lambda: gateway.files < before + 10)
+        assert (await gateway.health(http))["inflight"] == 0
 
 
 async def test_who_asks_on_and_on_and_reads_no_answer_fills_no_memory(tmp_path: Path) -> None:

@@ -49,12 +49,12 @@ async def test_an_authority_of_ones_own_is_trusted_if_ssl_cert_file_names_it(
         authority.certificate, "worker", alternative="IP:127.0.0.1"
     )
     env = {"SSL_CERT_FILE": str(authority.ca_file)} if is_trusted else {}
-    async with worker_over_tls(authority.server(certificate)) as worker:
-        async with (
-            gateway_of(tmp_path, board_of(worker), env) as gateway,
-            aiohttp.ClientSession() as http,
-            http.post(gateway.url + "/v1/chat/completions", json=CHAT) as response,
-        ):
-            text = await response.text()
+    async with (
+        worker_over_tls(authority.server(certificate)) as worker,
+        gateway_of(tmp_path, board_of(worker), env) as gateway,
+        aiohttp.ClientSession() as http,
+        http.post(gateway.url + "/v1/chat/completions", json=CHAT) as response,
+    ):
+        text = await response.text()
     assert response.status == (200 if is_trusted else 502)
     assert is_trusted or "certificate verify failed" in text

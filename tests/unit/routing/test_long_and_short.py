@@ -52,6 +52,13 @@ def test_the_others_stand_in_when_a_kind_has_nobody_left() -> None:
     assert long_takers(routes(worker("a"), worker("b")), dead={"a": 1.0}) == {"b"}
 
 
+def test_one_that_is_full_is_passed_over_for_another_of_its_kind_only() -> None:
+    among = routes(worker("a"), worker("b"), worker("long", is_for_long=True))
+    assert {chosen(among, Ask("m", key), busy={"a"}) for key in KEYS} == {"b"}
+    assert {chosen(among, Ask("m", key), busy={"a", "b"}) for key in KEYS} == {"a", "b"}
+    assert long_takers(among, busy={"long"}) == {"long"}
+
+
 def test_all_may_take_them_if_that_is_asked_for() -> None:
     shared = RoutingSettings(long_worker_ratio=1.0)
     among = routes(worker("a"), worker("b"), worker("c"), settings=shared)
