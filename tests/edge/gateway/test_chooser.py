@@ -186,3 +186,35 @@ def test_the_share_of_one_that_has_started_grows_without_a_new_board() -> None:
     fleet.clock.at += 16
     fleet.chooser.choose(Ask("m"))
     assert fleet.chooser.shown()["starting"] == {}
+
+
+def test_a_new_board_does_not_forget_who_is_busy() -> None:
+    fleet = Fleet("w1", "w2")
+    fleet.draws = [0.0]
+    with fleet.inflight.attempt("w1", is_long=False):
+        for version in (2, 3):
+            views = [
+                WorkerView(name, "p", ("m",), "", WorkerPhase.READY, since=0.0)
+                for name in ("w1", "w2")
+            ]
+            fleet.chooser.apply(board_of(*views, version=version), frozenset())
+            route = fleet.chooser.choose(Ask("m"))
+            assert isinstance(route, RouteDecision)
+            assert route.worker.id == "w2"
+
+
+def test_one_that_says_it_is_full_is_passed_over_for_a_moment() -> None:
+    fleet = Fleet("w1", "w2")
+    fleet.fails(3, RetryReason.BUSY)
+    assert fleet.chooser.shown()["busy"] == ["w1"]
+    for draw in (0.0, 0.9):
+        fleet.draws = [draw]
+        route = fleet.chooser.choose(Ask("m"))
+        assert isinstance(route, RouteDecision)
+        assert route.worker.id == "w2"
+    assert fleet.chooser.aside() == {}
+    fleet.clock.at += 0.6
+    assert fleet.chooser.shown()["busy"] == []
+    fleet.fails(1, RetryReason.BUSY)
+    fleet.answers(1)
+    assert fleet.chooser.shown()["busy"] == []
