@@ -32,6 +32,9 @@ COMMANDS: dict[str, Command] = {
         "ds4watch.cli.fleet", "Change the fleet to what the files say, step by step; pause, abort."
     ),
     "keys": Command("ds4watch.cli.keys", "Add, list, rotate, revoke the gateway's API keys."),
+    "requests": Command(
+        "ds4watch.cli.requests", "Add up requests, tokens, time and cost by key, model, …"
+    ),
     "history": Command("ds4watch.cli.history", "Show, export, check and prune stored samples."),
     "audit": Command("ds4watch.cli.audit", "Tell what happened, when, and why."),
     "cost": Command("ds4watch.cli.cost", "Tell what was spent, on what, for whom, and why."),

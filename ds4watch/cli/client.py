@@ -55,6 +55,12 @@ class AdminClient:
         found: dict[str, Any] = self._ask("GET", f"/cost/why{query}")
         return found
 
+    def requests(self, *, by: str, hours: int) -> dict[str, Any]:
+        """Return what was asked and what it cost. Raises AdminError."""
+        query = urlencode({"by": by, "hours": hours})
+        found: dict[str, Any] = self._ask("GET", f"/requests?{query}")
+        return found
+
     def explain(self, name: str) -> list[dict[str, Any]]:
         """Return what the rules of a name see now. Raises AdminError."""
         rules: list[dict[str, Any]] = self._ask("GET", f"/rules/{quote(name, safe='')}")["rules"]

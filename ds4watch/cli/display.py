@@ -264,5 +264,9 @@ def audit_line(row: Mapping[str, Any]) -> str:
     who = str(row.get("who") or DASH)
     kind = str(row.get("kind") or DASH)
     text = f"{instant(row.get('at'))}  {kind:<10} {who:<10} {target:<18} {row.get('summary', '')}"
-    # What workers and people wrote must not move the cursor of who reads it.
+    return printable(text)
+
+
+def printable(text: str) -> str:
+    """Return a text without what would move the cursor of who reads it."""
     return "".join(sign if sign.isprintable() else " " for sign in text)

@@ -20,7 +20,9 @@ from ds4watch.engine.warm_pool import WarmPool
 from ds4watch.fleet.board import BoardPublisher
 from ds4watch.fleet.gateways import GatewayKeeper
 from ds4watch.fleet.supervisor import Supervisor
+from ds4watch.history.ledger_rows import HOUR_SECONDS, hour_of
 from ds4watch.history.live import LiveBuffer
+from ds4watch.history.request_sums import SumBy
 from ds4watch.history.rows import AuditEntry, AuditKind, JobRun
 from ds4watch.history.state import StateStore
 from ds4watch.model.alert import AlertState
@@ -143,6 +145,17 @@ class Status:
     def cost_why(self, *, at: float) -> dict[str, Any]:
         """Return why an hour costs more or less than usual."""
         return why_report(self._known.cost, self._place.currency, at)
+
+    async def requests(self, *, by: str, hours: int) -> dict[str, Any]:
+        """Return what was asked and what it cost in so many hours, the running one included."""
+        since = hour_of(self._clock.now()) - (hours - 1) * HOUR_SECONDS
+        sums = await self._from.state.request_sums(SumBy(by), since)
+        return {
+            "by": by,
+            "since_at": since,
+            "currency": self._place.currency,
+            "requests": [it.as_json() for it in sums],
+        }
 
     def fleet_change(self) -> dict[str, Any] | None:
         """Return the rolling change under way, or the last; None if there was none."""

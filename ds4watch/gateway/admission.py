@@ -91,6 +91,8 @@ class Admission:
             call.key, raw, body, prompt_tokens=tokens, now=self._clock.monotonic()
         )
         work_class = limits.work_class or headers.get(names.WORK_CLASS, "")[:_MAX_NAME_LENGTH]
+        if limits.work_class or work_class in self._own.classes:  # clients make up no names
+            call.work_class = work_class
         call.priority = self._priority(limits, headers, work_class)
         if verdict is not NORMAL:
             self._note_oddity(call, verdict)

@@ -28,6 +28,12 @@ class Call:
     model_asked: str = ""
     model_served: str = ""
     worker: str = ""
+    profile: str = ""
+    work_class: str = ""
+    filter: str = ""
+    choices: int = 1
+    first_tried_at: float | None = None
+    tried_at: float | None = None
     attempts: int = 0
     status: int = 500
     outcome: RequestOutcome = RequestOutcome.UPSTREAM_ERROR
@@ -79,7 +85,10 @@ class Call:
 
         Put together by hand: an object and an encoder for each request cost three times as much.
         """
-        first = "null" if self.first_byte_at is None else repr(self.first_byte_at - self.started_at)
+        since = self.started_at
+        first = "null" if self.first_byte_at is None else repr(self.first_byte_at - since)
+        queue = "null" if self.first_tried_at is None else repr(self.first_tried_at - since)
+        tried = "null" if self.tried_at is None else repr(self.tried_at - since)
         degraded = json.dumps(self.degraded) if self.degraded else "[]"
         usage = self.usage
         used = "null"
@@ -94,8 +103,10 @@ class Call:
             f'"model_asked":{_quoted(self.model_asked)},'
             f'"model_served":{_quoted(self.model_served)},"worker":{_quoted(self.worker)},'
             f'"status":{self.status},"outcome":"{self.outcome.value}",'
-            f'"stream":{_TRUTH[self.stream]},"duration_seconds":{now - self.started_at!r},'
-            f'"first_byte_seconds":{first},"usage":{used},"estimated":{_TRUTH[self.estimated]},'
+            f'"stream":{_TRUTH[self.stream]},"duration_seconds":{now - since!r},'
+            f'"queue_seconds":{queue},"tried_seconds":{tried},"first_byte_seconds":{first},"usage":{used},"estimated":{_TRUTH[self.estimated]},'
             f'"level":{self.level},"degraded":{degraded},'
-            f'"retries":{json.dumps(self.retries) if self.retries else "[]"}}}\n'
+            f'"retries":{json.dumps(self.retries) if self.retries else "[]"},'
+            f'"profile":{_quoted(self.profile)},"work_class":{_quoted(self.work_class)},'
+            f'"filter":{_quoted(self.filter)},"choices":{self.choices}}}\n'
         ).encode()

@@ -95,9 +95,11 @@ class Forwarder:
         inflight = self._state.inflight
         while True:
             worker = route.worker
-            call.worker, call.model_served = worker.id, shaped.model
+            call.worker, call.profile, call.model_served = worker.id, worker.profile, shaped.model
             call.attempts += 1
-            began_at = self._clock.monotonic()
+            call.tried_at = began_at = self._clock.monotonic()
+            if call.first_tried_at is None:
+                call.first_tried_at = began_at
             call.turn.sent(worker.id)
             try:
                 inflight.begin_attempt(worker.id, is_long=call.is_long)

@@ -172,6 +172,7 @@ class Handlers:
                 asked = await self._admission.shortened(body, asked)
             shaped = shape(body, self._state.degrading, kind, asked)
             call.stream = shaped.stream
+            call.choices = shaped.body.get("n") or 1
             self._admission.check_shaped(shaped, admitted, call)
             payload = payload_of(shaped, raw) if shaped.changed else raw
             return await self._forwarder.forward(request, call, shaped, payload)

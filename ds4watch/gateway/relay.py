@@ -119,7 +119,8 @@ class Relay:
             if (filtering := self._rules.filter_of(call)) is not None:
                 body = filtering.whole(body)
                 self._rules.count(filtering)
-                own += [header_line(names.FILTER, mark)] if (mark := filtering.mark()) else []
+                call.filter = mark = filtering.mark()
+                own += [header_line(names.FILTER, mark)] if mark else []
         return Response(answer.status, body, headers_for_client(answer.headers, own))
 
     async def _stream(
@@ -156,6 +157,7 @@ class Relay:
         finally:
             if filtering is not None:
                 self._rules.count(filtering)
+                call.filter = filtering.mark()
             if call.response is not None:
                 call.response.on_flow(None)
             call.usage = sse.usage

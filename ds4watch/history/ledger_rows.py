@@ -20,6 +20,8 @@ from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason, Usage
 
+_Sums = dict[tuple[Any, ...], dict[str, float]]
+
 HOUR_SECONDS = 3600
 UNKNOWN_MODEL = "unknown"
 
@@ -37,13 +39,12 @@ def book_spool(connection: Connection, batch: SpoolBatch) -> int | None:
     stored = stored_offsets(connection).get(batch.gateway, 0)
     if stored != batch.start_bytes:
         return stored
-    requests: dict[tuple[Any, ...], Counter[str]] = {}
-    retries: dict[tuple[Any, ...], Counter[str]] = {}
+    requests: _Sums = {}
+    retries: _Sums = {}
     for record in batch.records:
-        requests.setdefault(_request_key(record), Counter()).update(_counts(record))
+        _add(requests, _request_key(record), _counts(record))
         for worker, reason in record.retries:
-            key = (hour_of(record.ended_at), worker, reason.value)
-            retries.setdefault(key, Counter()).update(retries=1)
+            _add(retries, (hour_of(record.ended_at), worker, reason.value), {"retries": 1})
     sql.add(connection, requests_hourly, _rows(requests_hourly.primary_key, requests))
     sql.add(connection, retries_hourly, _rows(retries_hourly.primary_key, retries))
     set_offsets(connection, {batch.gateway: batch.end_bytes})
@@ -140,14 +141,21 @@ def request_totals(connection: Connection) -> RequestTotals:
     )
 
 
-def _request_key(record: RequestRecord) -> tuple[UnixSeconds, str, str, str, str]:
-    # Never the model asked for: clients could fill the table with names.
-    model = record.model_served or UNKNOWN_MODEL
-    return hour_of(record.ended_at), record.key, model, record.worker, record.outcome.value
+def _request_key(record: RequestRecord) -> tuple[UnixSeconds, str, str, str, str, str, str]:
+    return (
+        hour_of(record.ended_at),
+        record.key,
+        # Never the model asked for: clients could fill the table with names.
+        record.model_served or UNKNOWN_MODEL,
+        record.worker,
+        record.profile,
+        record.work_class,
+        record.outcome.value,
+    )
 
 
-def _counts(record: RequestRecord) -> dict[str, int]:
-    usage = record.usage or Usage()
+def _counts(record: RequestRecord) -> dict[str, float]:
+    usage, stages = record.usage or Usage(), record.stages()
     return {
         "requests": 1,
         "estimated": int(record.estimated),
@@ -155,10 +163,24 @@ def _counts(record: RequestRecord) -> dict[str, int]:
         "prompt_tokens": usage.prompt,
         "cached_tokens": usage.cached,
         "completion_tokens": usage.completion,
+        "worker_prompt_tokens": usage.prompt * record.choices,
         "retries": len(record.retries),
+        "degraded": int(bool(record.degraded)),
+        "filtered": int(bool(record.filter)),
+        "queue_seconds": stages.queue_seconds,
+        "lost_seconds": stages.lost_seconds,
+        "prefill_seconds": stages.prefill_seconds,
+        "decode_seconds": stages.decode_seconds,
+        "unsplit_seconds": stages.unsplit_seconds,
     }
 
 
-def _rows(key: Iterable[Any], sums: dict[tuple[Any, ...], Counter[str]]) -> list[dict[str, Any]]:
+def _add(sums: _Sums, key: tuple[Any, ...], counts: Mapping[str, float]) -> None:
+    into = sums.setdefault(key, {})
+    for name, value in counts.items():
+        into[name] = into.get(name, 0) + value
+
+
+def _rows(key: Iterable[Any], sums: _Sums) -> list[dict[str, Any]]:
     names = [column.name for column in key]
-    return [dict(zip(names, values, strict=True)) | dict(counts) for values, counts in sums.items()]
+    return [dict(zip(names, values, strict=True)) | counts for values, counts in sums.items()]

@@ -15,6 +15,7 @@ from ds4watch.history import (
     ledger_rows,
     meta_rows,
     outbox_rows,
+    request_sums,
     retention_rows,
     worker_rows,
 )
@@ -24,6 +25,7 @@ from ds4watch.history.line import SetAside, Tuning
 from ds4watch.history.loss import Mended, Remembered
 from ds4watch.history.migrate import Which
 from ds4watch.history.place import Place
+from ds4watch.history.request_sums import RequestSum, SumBy
 from ds4watch.history.rows import (
     ActionRecord,
     AuditEntry,
@@ -217,6 +219,10 @@ class StateStore:
         """Return tokens by key, and the money of busy workers, of the hours from then on."""
         uses = await self._database.read(key_rows.key_use, start_at)
         return uses, await self._database.read(key_rows.busy_costs, start_at)
+
+    async def request_sums(self, by: SumBy, start_at: UnixSeconds) -> list[RequestSum]:
+        """Return what was asked and what it cost in the hours from then on."""
+        return await self._database.read(request_sums.request_sums, by, start_at)
 
     async def save_rolling(self, change: RollingChange, *entries: AuditEntry) -> None:
         """Store how far a rolling change is, with its audit rows."""

@@ -155,6 +155,8 @@ requests_hourly = Table(
     Column("key", Name(255), primary_key=True),
     Column("model", Name(255), primary_key=True),
     Column("worker", Name(63), primary_key=True),
+    Column("profile", Name(63), primary_key=True),
+    Column("work_class", Name(63), primary_key=True),
     Column("outcome", Name(16), primary_key=True),
     Column("requests", BigInteger, nullable=False),
     # Of these, requests whose tokens were estimated, and those whose tokens are not known.
@@ -163,7 +165,18 @@ requests_hourly = Table(
     Column("prompt_tokens", BigInteger, nullable=False),
     Column("cached_tokens", BigInteger, nullable=False),
     Column("completion_tokens", BigInteger, nullable=False),
+    # As the worker's counter has them: once for each answer (`n`) to a prompt.
+    Column("worker_prompt_tokens", BigInteger, nullable=False),
     Column("retries", BigInteger, nullable=False),
+    # Of these, requests that the policy changed or shed, and those whose answer was filtered.
+    Column("degraded", BigInteger, nullable=False),
+    Column("filtered", BigInteger, nullable=False),
+    # Where their time went, as model.usage.Stages has it.
+    Column("queue_seconds", Float, nullable=False),
+    Column("lost_seconds", Float, nullable=False),
+    Column("prefill_seconds", Float, nullable=False),
+    Column("decode_seconds", Float, nullable=False),
+    Column("unsplit_seconds", Float, nullable=False),
 )
 
 retries_hourly = Table(

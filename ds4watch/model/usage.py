@@ -40,10 +40,31 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Stages:
+    """Where the time of a request went; the five add up to its duration.
+
+    queue: before the first attempt. lost: at workers that did not answer. prefill, decode: of a
+    stream, up to the first byte and from it on. unsplit: at the worker of an answer that came as
+    one, where nothing tells these two apart.
+    """
+
+    queue_seconds: float = 0.0
+    lost_seconds: float = 0.0
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    unsplit_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRecord:
     """One line of a gateway's spool: everything that is booked about a request.
 
     `retries` lists (worker given up, reason) in order. `usage` is None where it is unknown.
+    queue_seconds, tried_seconds, first_byte_seconds: from its arrival to the first attempt, to the
+    last one, and to the answer's first byte (or all of it, if it came as one).
+    work_class: of its key, or asked for and known to the gateway. filter: what was done to the
+    answer. choices: answers to each prompt (`n`); `usage` has the prompt once, vLLM's counter has
+    it with each.
     """
 
     id: str
@@ -59,12 +80,30 @@ class RequestRecord:
     outcome: RequestOutcome
     stream: bool
     duration_seconds: float
+    queue_seconds: float | None = None
+    tried_seconds: float | None = None
     first_byte_seconds: float | None = None
     usage: Usage | None = None
     estimated: bool = False
     level: int = 0
     degraded: tuple[str, ...] = ()
     retries: tuple[tuple[str, RetryReason], ...] = field(default_factory=tuple)
+    profile: str = ""
+    work_class: str = ""
+    filter: str = ""
+    choices: int = 1
+
+    def stages(self) -> Stages:
+        """Return where its time went."""
+        queue, tried = self.queue_seconds, self.tried_seconds
+        if queue is None or tried is None:
+            return Stages(queue_seconds=self.duration_seconds)
+        first = self.first_byte_seconds
+        if first is None:
+            return Stages(queue, self.duration_seconds - queue)
+        if not self.stream:
+            return Stages(queue, tried - queue, unsplit_seconds=self.duration_seconds - tried)
+        return Stages(queue, tried - queue, first - tried, self.duration_seconds - first)
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; `from_json` is its inverse. Written once for each request."""

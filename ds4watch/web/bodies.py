@@ -12,6 +12,7 @@ Who = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@ -]{0,
 
 WorkerVerb = Literal["drain", "stop", "start", "fresh", "restart", "sleep", "wake"]
 """`fresh`: as start, with the steps of its memory ladder taken back."""
+SumBy = Literal["key", "model", "worker", "profile", "class"]
 ChangeVerb = Literal["pause", "resume", "abort"]
 MAX_HOLD_SECONDS = 30 * 86400.0
 
@@ -158,6 +159,15 @@ class CostWhy(BaseModel):
     currency: str
     hour_at: float
     measures: list[dict[str, Any]]
+
+
+class RequestSums(BaseModel):
+    """Requests added up by what `by` names; money in `nanos`, 1e-9 of the currency."""
+
+    by: str
+    since_at: float
+    currency: str
+    requests: list[dict[str, Any]]
 
 
 class AuditPage(BaseModel):

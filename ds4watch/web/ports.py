@@ -33,6 +33,13 @@ class AdminSource(Protocol):
         """Return why an instant's hour costs more or less than usual; must not block."""
         ...
 
+    async def requests(self, *, by: str, hours: int) -> dict[str, Any]:
+        """Return `by`, `since_at`, `currency` and `requests`: the sums of so many hours.
+
+        by: one of web.bodies.SumBy. The running hour is the last of them.
+        """
+        ...
+
     def fleet_change(self) -> dict[str, Any] | None:
         """Return the rolling change under way, or the last; must not block."""
         ...

@@ -19,7 +19,9 @@ from ds4watch.web.bodies import (
     Health,
     Problem,
     Readiness,
+    RequestSums,
     SignalMap,
+    SumBy,
     WorkerList,
 )
 from ds4watch.web.guard import PROBLEM_TYPE
@@ -37,6 +39,7 @@ Kind = Annotated[str | None, Query(pattern=r"^[a-z][a-z_.]{0,63}$", description=
 Instant = Annotated[float, Query(ge=0, le=4e9, description="Unix seconds")]
 _LONGEST_SECONDS = 62 * 86_400
 
+Hours = Annotated[int, Query(ge=1, le=24 * 400, description="Hours, the running one included")]
 RuleName = Annotated[str, FromPath(max_length=200, description="An alert, or a recorded series")]
 
 
@@ -74,6 +77,7 @@ def reads(source: AdminSource, clock: Clock) -> APIRouter:
 
     _add_audit(router, source)
     _add_cost(router, source, clock)
+    _add_requests(router, source)
     _add_explain(router, source)
     return router
 
@@ -112,6 +116,12 @@ def _add_cost(router: APIRouter, source: AdminSource, clock: Clock) -> None:
     @router.get("/cost/why", summary="Why an hour costs more or less than usual")
     async def why(at: Instant | None = None) -> CostWhy:
         return CostWhy(**source.cost_why(at=clock.now() if at is None else at))
+
+
+def _add_requests(router: APIRouter, source: AdminSource) -> None:
+    @router.get("/requests", summary="What was asked and what it cost, by key, model, …")
+    async def requests(by: SumBy = "key", hours: Hours = 24) -> RequestSums:
+        return RequestSums(**await source.requests(by=by, hours=hours))
 
 
 def readiness_of(status: dict[str, Any]) -> Readiness:

@@ -82,6 +82,27 @@ async def test_the_audit_reads_as_a_story_oldest_first(tmp_path: Path) -> None:
     assert "\x1b" not in ended.out
 
 
+async def test_requests_are_added_up_for_people_and_for_programs(tmp_path: Path) -> None:
+    async with serving(FakeDaemon()) as server:
+        where = ("--hours", "3", "--admin", server.url)
+        shown, told, wrong = await asyncio.gather(
+            ds4watch("requests", *where, cwd=tmp_path, COLUMNS="160"),
+            ds4watch("requests", "--by", "class", "--json", *where, cwd=tmp_path),
+            ds4watch("requests", "--by", "moon", *where, cwd=tmp_path),
+        )
+    (line,) = [line for line in shown.out.splitlines() if line.startswith("team-a")]
+    assert line.split()[2:] == [
+        *("1,200", "3", "4", "5", "6", "7", "50,000", "20,000", "9,000"),
+        *("1.50", "0.25", "40.00", "300.00", "80.00", "1.2346"),
+    ]
+    assert "\x1b" not in shown.out
+    assert "EUR" in shown.out
+    found = json.loads(told.out)
+    assert (found["by"], found["requests"][0]["nanos"]) == ("class", 1_234_567_891)
+    assert wrong.code == 2
+    assert "moon" in wrong.err
+
+
 async def test_a_hold_is_placed_with_the_local_token_and_lifted(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()

@@ -40,9 +40,12 @@ def test_a_line_is_read_as_the_record_that_it_stands_for(
         id=names[0], path=names[1], started_at=started_at, key=names[2], model_asked=names[3],
         model_served=names[4], worker=names[5], stream=flags[0], first_byte_at=first, usage=usage,
         estimated=flags[1], level=3, degraded=tuple(lists[0]), retries=lists[1],
+        profile=names[0], work_class=names[1], filter=names[2], choices=2,
+        first_tried_at=first, tried_at=first,
     )  # fmt: skip
     call.end(207, outcome)
     line = call.line(gateway="g0", seq=7, now=now, ended_at=ended_at)
+    lasted = None if first is None else first - started_at
     assert line.count(b"\n") == 1
     assert line.endswith(b"}\n")
     assert set(json.loads(line)) == {field.name for field in fields(RequestRecord)}
@@ -50,6 +53,7 @@ def test_a_line_is_read_as_the_record_that_it_stands_for(
         id=names[0], gateway="g0", seq=7, ended_at=ended_at, key=names[2], path=names[1],
         model_asked=names[3], model_served=names[4], worker=names[5], status=207, outcome=outcome,
         stream=flags[0], duration_seconds=now - started_at,
-        first_byte_seconds=None if first is None else first - started_at, usage=usage,
+        queue_seconds=lasted, tried_seconds=lasted, first_byte_seconds=lasted, usage=usage,
         estimated=flags[1], level=3, degraded=tuple(lists[0]), retries=tuple(lists[1]),
+        profile=names[0], work_class=names[1], filter=names[2], choices=2,
     )  # fmt: skip

@@ -26,10 +26,10 @@ LONG: dict[str, Any] = {
 
 
 @asynccontextmanager
-async def sim_workers(count: int) -> AsyncIterator[tuple[WorkerView, ...]]:
+async def sim_workers(count: int, *more: str) -> AsyncIterator[tuple[WorkerView, ...]]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "ds4watch", "sim", "--port", "0", "--count", str(count)),
-        *("--served-model-name", "sim"),
+        *("--served-model-name", "sim", *more),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )

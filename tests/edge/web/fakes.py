@@ -236,6 +236,31 @@ PLAN: dict[str, Any] = {
 }
 
 
+REQUESTS: dict[str, Any] = {
+    "name": "team-a\x1b[2J",
+    "requests": 1200,
+    "errors": 3,
+    "refused": 4,
+    "shed": 5,
+    "gone": 6,
+    "retries": 7,
+    "degraded": 8,
+    "filtered": 9,
+    "estimated": 2,
+    "unmetered": 1,
+    "prompt_tokens": 50_000,
+    "cached_tokens": 20_000,
+    "completion_tokens": 9_000,
+    "worker_prompt_tokens": 60_000,
+    "queue_seconds": 1.5,
+    "lost_seconds": 0.25,
+    "prefill_seconds": 40.0,
+    "decode_seconds": 300.0,
+    "unsplit_seconds": 80.0,
+    "nanos": 1_234_567_891,
+}
+
+
 class FixedClock:
     def now(self) -> float:
         return AT
@@ -274,6 +299,10 @@ class FakeDaemon:
 
     def cost_why(self, *, at: float) -> dict[str, Any]:
         return WHY | {"hour_at": at // 3600 * 3600}
+
+    async def requests(self, *, by: str, hours: int) -> dict[str, Any]:
+        since = AT - hours * 3600
+        return {"by": by, "since_at": since, "currency": "EUR", "requests": [REQUESTS]}
 
     def explain(self, name: str) -> list[dict[str, Any]]:
         return [EXPLAINED] if name == EXPLAINED["name"] else []
