@@ -28,6 +28,7 @@ from ds4watch.engine.api_keys import ApiKeys, board_keys, recovered
 from ds4watch.engine.blueprint import Blueprint, budgets_of, read_blueprint
 from ds4watch.engine.gpu_journal import GpuJournal
 from ds4watch.engine.ladder_journal import StateLadders, kept_ladders
+from ds4watch.engine.own_books import OwnBooks
 from ds4watch.engine.parts import EngineSettings, Parts
 from ds4watch.engine.person_wishes import PersonWishes, learned
 from ds4watch.engine.place import Place
@@ -269,6 +270,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         supervisor=supervisor,
         wishes=wishes,
         keys=keys,
+        own_books=OwnBooks(client_of.own_use, supervisor, state, clock),
         rolling=rolling,
         keeper=keeper,
         board=board,

@@ -12,6 +12,7 @@ from typing import Any
 
 from ds4watch.actions.runner import Runner
 from ds4watch.engine.api_keys import ApiKeys
+from ds4watch.engine.own_books import OwnBooks
 from ds4watch.engine.person_wishes import PersonWishes
 from ds4watch.engine.place import Place
 from ds4watch.engine.rolling_run import RollingRun
@@ -44,6 +45,7 @@ class Daemon:
     supervisor: Supervisor
     wishes: PersonWishes
     keys: ApiKeys
+    own_books: OwnBooks
     rolling: RollingRun
     keeper: GatewayKeeper
     board: BoardPublisher
@@ -61,6 +63,7 @@ class Daemon:
             "gateways": self.keeper.keep(),
             "rolling change": self.rolling.run(),
             "keys": self.keys.run(),
+            "own requests": self.own_books.run(),
             "tell": self._tell(),
             "workers": self.supervisor.watch(),
         }

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
+from ds4watch.fleet.own_use import OwnUse, OwnWork
 from ds4watch.fleet.warm_up import TOKENS, Kind, Request
 from ds4watch.model.errors import EdgeReason, WorkerError
 
@@ -52,8 +53,10 @@ class WorkerClient:
         timeout_seconds: float = 5.0,
         generation_timeout_seconds: float = 30.0,
         max_body_bytes: int = _MAX_BODY_BYTES,
+        own: OwnUse | None = None,
     ) -> None:
         self._session = session
+        self._own = OwnUse() if own is None else own
         self._base = url.rstrip("/")
         self._timeout_seconds = timeout_seconds
         self._generation_timeout_seconds = generation_timeout_seconds
@@ -79,7 +82,8 @@ class WorkerClient:
     async def canary(self, model: str) -> CanaryResult:
         """Have the worker generate a few tokens, greedily, and check that it did."""
         started = asyncio.get_running_loop().time()
-        answer = await self._generate(model, CANARY_PROMPT, {"max_tokens": CANARY_TOKENS})
+        options = {"max_tokens": CANARY_TOKENS}
+        answer = await self._generate(OwnWork.CANARY, model, CANARY_PROMPT, options)
         took = asyncio.get_running_loop().time() - started
         tokens = _int(_at(answer, "usage"), "completion_tokens")
         if tokens < 1:
@@ -98,7 +102,8 @@ class WorkerClient:
             messages = [{"role": "user", "content": request.prompt}]
             path, asked = "/v1/chat/completions", {"messages": messages}
         body = {"model": model, "stream": False, **asked, **options}
-        await self._call("POST", path, body=body, within_seconds=_WARM_UP_SECONDS)
+        answer = await self._call("POST", path, body=body, within_seconds=_WARM_UP_SECONDS)
+        self._own.note(self._base, OwnWork.WARM_UP, answer)
 
     async def tokenize(self, model: str, text: str) -> int:
         """Return how many tokens `text` is, without a chat template."""
@@ -111,7 +116,8 @@ class WorkerClient:
 
         Costs a full prefill: vLLM uses no cached prefix when it has to score the prompt.
         """
-        answer = await self._generate(model, prompt, {"max_tokens": 1, "prompt_logprobs": 0})
+        options = {"max_tokens": 1, "prompt_logprobs": 0}
+        answer = await self._generate(OwnWork.QUALITY, model, prompt, options)
         positions = _list(_first_choice(answer), "prompt_logprobs")
         return [_actual_logprob(position) for position in positions[1:]]
 
@@ -131,11 +137,15 @@ class WorkerClient:
         """Empty the prefix cache; False while blocks of it are in use."""
         return _at(await self._call("POST", "/reset_prefix_cache"), "success") is True
 
-    async def _generate(self, model: str, prompt: str, options: Mapping[str, Any]) -> Any:
+    async def _generate(
+        self, work: OwnWork, model: str, prompt: str, options: Mapping[str, Any]
+    ) -> Any:
         body = {"model": model, "prompt": prompt, "temperature": 0, "stream": False, **options}
-        return await self._call(
+        answer = await self._call(
             "POST", "/v1/completions", body=body, within_seconds=self._generation_timeout_seconds
         )
+        self._own.note(self._base, work, answer)
+        return answer
 
     async def _engine_call(self, path: str, query: Mapping[str, str]) -> None:
         limit = self._generation_timeout_seconds

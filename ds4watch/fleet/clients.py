@@ -6,6 +6,8 @@ import importlib
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from ds4watch.fleet.own_use import OwnUse
+
 if TYPE_CHECKING:
     import aiohttp
 
@@ -21,6 +23,8 @@ class WorkerClients:
     def __init__(self, *, generation_timeout_seconds: float) -> None:
         self._generation_timeout_seconds = generation_timeout_seconds
         self._session: aiohttp.ClientSession | None = None
+        self.own_use = OwnUse()
+        """What all of them used."""
 
     async def __aenter__(self) -> Self:
         """Return itself; nothing is open yet."""
@@ -42,5 +46,7 @@ class WorkerClients:
         if self._session is None:
             self._session = module.open_session()
         timeout = self._generation_timeout_seconds
-        client = module.WorkerClient(self._session, url, generation_timeout_seconds=timeout)
+        client = module.WorkerClient(
+            self._session, url, generation_timeout_seconds=timeout, own=self.own_use
+        )
         return cast("WorkerClient", client)

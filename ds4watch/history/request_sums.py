@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import BigInteger, Connection, case, cast, column, func, select, table
 
+from ds4watch.history import sql
 from ds4watch.history.columns import Instant
-from ds4watch.history.state_models import requests_hourly
+from ds4watch.history.ledger_rows import hour_of
+from ds4watch.history.rows import OwnRow
+from ds4watch.history.state_models import own_requests_hourly, requests_hourly
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.usage import RequestOutcome
@@ -108,6 +112,14 @@ def request_sums(connection: Connection, by: SumBy, start_at: UnixSeconds) -> li
     rows = connection.execute(query).mappings()
     found = [RequestSum(**row, nanos=costs.get(row["name"], 0)) for row in rows]
     return sorted(found, key=lambda it: (-it.nanos, -it.requests, it.name))
+
+
+def add_own(connection: Connection, rows: Sequence[OwnRow]) -> None:
+    """Add what requests of our own used to the hours."""
+    for row in rows:
+        values = asdict(row) | {"hour_at": hour_of(row.at)}
+        del values["at"]
+        sql.add(connection, own_requests_hourly, [values])
 
 
 def _rows(connection: Connection, by: SumBy, start_at: UnixSeconds) -> list[tuple[str, int]]:

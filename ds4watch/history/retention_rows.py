@@ -28,6 +28,7 @@ from ds4watch.history.state_models import (
     cost_hourly,
     holds,
     outbox,
+    own_requests_hourly,
     quality_runs,
     requests_hourly,
     retries_hourly,
@@ -40,8 +41,8 @@ ROWS_PER_SLICE = 500
 """Deleted in some 10 ms."""
 BEFORE = 0.0
 """The hour that stands for all hours no longer kept: 1970-01-01."""
-_LEDGER = (requests_hourly, retries_hourly, cost_hourly)
-_KEPT_BY_NAME = frozenset({"model", "outcome", "reason", "part"})
+_LEDGER = (requests_hourly, own_requests_hourly, retries_hourly, cost_hourly)
+_KEPT_BY_NAME = frozenset({"model", "outcome", "reason", "part", "work"})
 _UNFINISHED = (ActionStatus.PLANNED, ActionStatus.RUNNING)
 
 Slice = tuple[Table, ColumnElement[bool]]

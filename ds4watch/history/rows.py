@@ -69,6 +69,19 @@ class WorkRow:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnRow:
+    """What requests of our own to a worker used, to be added to an instant's hour."""
+
+    at: UnixSeconds
+    worker: str
+    work: str
+    requests: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class SpoolBatch:
     """Requests read from a gateway's spool between two byte offsets."""
 

@@ -34,6 +34,7 @@ from ds4watch.history.rows import (
     CostRow,
     JobRun,
     Notification,
+    OwnRow,
     QualityRun,
     RequestTotals,
     RestoredState,
@@ -223,6 +224,10 @@ class StateStore:
     async def request_sums(self, by: SumBy, start_at: UnixSeconds) -> list[RequestSum]:
         """Return what was asked and what it cost in the hours from then on."""
         return await self._database.read(request_sums.request_sums, by, start_at)
+
+    async def add_own_use(self, rows: Sequence[OwnRow]) -> None:
+        """Add what requests of our own used to the hours."""
+        await self._database.write(request_sums.add_own, rows)
 
     async def save_rolling(self, change: RollingChange, *entries: AuditEntry) -> None:
         """Store how far a rolling change is, with its audit rows."""

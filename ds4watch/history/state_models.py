@@ -179,6 +179,19 @@ requests_hourly = Table(
     Column("unsplit_seconds", Float, nullable=False),
 )
 
+own_requests_hourly = Table(
+    "own_requests_hourly",
+    STATE,
+    Column("hour_at", Instant, primary_key=True),
+    Column("worker", Name(63), primary_key=True),
+    # canary, warm_up, quality
+    Column("work", Name(16), primary_key=True),
+    Column("requests", BigInteger, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+)
+
 retries_hourly = Table(
     "retries_hourly",
     STATE,

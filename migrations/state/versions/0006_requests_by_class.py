@@ -114,11 +114,23 @@ def upgrade() -> None:
     )
     op.execute(_TO_NEW)
     op.drop_table("requests_before")
+    op.create_table(
+        "own_requests_hourly",
+        sa.Column("hour_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("worker", sa.String(length=63), nullable=False),
+        sa.Column("work", sa.String(length=16), nullable=False),
+        sa.Column("requests", sa.BigInteger(), nullable=False),
+        sa.Column("prompt_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("cached_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("completion_tokens", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("hour_at", "worker", "work"),
+    )
     op.execute(_COSTS.format(share=_SHARE[op.get_bind().dialect.name]))
 
 
 def downgrade() -> None:
     op.execute("DROP VIEW requests_cost_hourly")
+    op.drop_table("own_requests_hourly")
     _set_aside()
     _create(*_KEYS, counts=_SUMS)
     op.execute(_TO_OLD)

@@ -38,7 +38,7 @@ from tests.edge.history.helpers import NOW, Base, Bases, PostgresBase, SqliteBas
 BOTH = [(Which.SAMPLES, SAMPLES), (Which.STATE, STATE)]
 FOR_PEOPLE = {
     "workers", "alerts", "alert_events", "actions", "audit", "holds", "silences", "cost_hourly",
-    "quality_runs", "requests_hourly", "jobs",
+    "quality_runs", "requests_hourly", "own_requests_hourly", "jobs",
 }  # fmt: skip
 COST = {"hour_at": NOW, "worker": "w", "profile": "p", "part": "busy", "nanos": 10**15}
 
