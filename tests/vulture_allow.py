@@ -54,6 +54,9 @@ def values_that_come_from_outside(of: object) -> None:
     hasattr(of, "CRITICAL")  # rule files
     hasattr(of, "END")  # the parser's text
     hasattr(of, "next_before")  # read by API clients
+    hasattr(of, "since_at")
+    hasattr(of, "unmetered")
+    hasattr(of, "worker_prompt_tokens")
     hasattr(of, "precision")  # profiles
     hasattr(of, "first_byte_seconds")  # the spool's readers
     hasattr(of, "TARGET_SERIES")  # the list of metrics in the docs

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ds4watch.cli.common import Admin, Config, Json, connect, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
 from ds4watch.cli.console import console
 from ds4watch.cli.display import DASH, instant, number, printable
 from ds4watch.model.money import NANOS_PER_UNIT
@@ -46,6 +46,7 @@ def requests(
         int, typer.Option("--hours", min=1, max=9600, help="Hours, the running one included.")
     ] = 24,
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
     as_json: Json = False,
 ) -> None:
@@ -53,7 +54,7 @@ def requests(
 
     Example: ds4watch requests --by model --hours 24
     """
-    found = connect(config, admin).client.requests(by=by.value, hours=hours)
+    found = connect(config, admin, state).client.requests(by=by.value, hours=hours)
     if as_json:
         print_json(found)
         return
