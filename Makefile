@@ -55,7 +55,7 @@ bench: $(DEV_READY) ## measure everything
 	  $(PY) -m "benchmarks.$$name"
 	done
 
-bench-%: $(DEV_READY) ## measure one thing: bench-parse, bench-gateway, bench-scrape, bench-storage, bench-query, bench-reaction, bench-replay, bench-reach, bench-compress, bench-batching, bench-anomaly
+bench-%: $(DEV_READY) ## measure one thing: bench-parse, bench-gateway, bench-scrape, bench-storage, bench-query, bench-reaction, bench-replay, bench-reach, bench-compress, bench-batching, bench-anomaly, bench-provision
 	@$(PY) -m benchmarks.bench_$* $(ARGS)
 
 lint: $(DEV_READY) ## style, types, layers, dead code

@@ -32,6 +32,7 @@ from ds4watch.engine.own_books import OwnBooks
 from ds4watch.engine.parts import EngineSettings, Parts
 from ds4watch.engine.person_wishes import PersonWishes, learned
 from ds4watch.engine.place import Place
+from ds4watch.engine.provision_setup import provisioning
 from ds4watch.engine.remote_source import open_rounds
 from ds4watch.engine.restart import Stores, known_from, open_stores, remember, started
 from ds4watch.engine.rolling_run import RollingRun
@@ -217,6 +218,9 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
     wishes = PersonWishes(supervisor, state, clock, await state.worker_wishes())
     began_at = await state.began_at() or clock.now()
     pool = WarmPool(supervisor, state, warm_settings(settings.fleet, began_at), clock)
+    provision = provisioning(
+        blueprint, supervisor, state, await state.kept_values(), clock, began_at=began_at
+    )
     tallies = Tallies()
     keeper = GatewayKeeper(table, settings.gateway, state_dir, clock)
     discovery = await stack.enter_async_context(
@@ -237,6 +241,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         dispatcher=dispatcher,
         telemetry=telemetry,
         pool=pool,
+        provision=provision,
         spools=Spools(state_dir / "spool", state, stores.restored.spool_offsets),
         rounds=open_rounds(
             blueprint.remote, settings, blueprint.rules, stack, wake=wake, clock=clock

@@ -49,6 +49,8 @@ async def open_beside(
     history = place_of(blueprint.settings.store, blueprint.state_dir, Which.SAMPLES)
     queries = await stack.enter_async_context(QueryProcess(history))
     facts = PrometheusFacts(daemon.engine.known, parts.rules, blueprint.scrape.options)
+    if parts.provision is not None:
+        parts.provision.planned = lambda: int(daemon.rolling.is_running)
     daemon.rolling.measure = partial(compared, client_of=client_of, prompts=fixed_prompts())
     most = blueprint.settings.fleet.rolling.surge
     rolling = RollingCommands(
@@ -78,6 +80,7 @@ def _admin(
         gpus=parts.gpus,
         pool=parts.pool,
         rolling=rolling,
+        provision=parts.provision,
     )
     ports = Ports(
         source=Status(engine.known, place, sources, clock=clock),

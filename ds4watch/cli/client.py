@@ -89,6 +89,11 @@ class AdminClient:
         planned: dict[str, Any] = self._ask("POST", "/fleet/apply", body)
         return planned
 
+    def forecast(self, hours: float) -> dict[str, Any]:
+        """Return the load of the next hours by profile. Raises AdminError."""
+        found: dict[str, Any] = self._ask("GET", f"/fleet/forecast?hours={hours:g}")
+        return found
+
     def change(self) -> dict[str, Any] | None:
         """Return the rolling change under way, or the last. Raises AdminError."""
         found: dict[str, Any] | None = self._ask("GET", "/fleet/change")["change"]

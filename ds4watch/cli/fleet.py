@@ -13,6 +13,7 @@ import typer
 from ds4watch.cli.client import AdminClient, AdminError
 from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
 from ds4watch.cli.display import instant
+from ds4watch.cli.forecast_lines import forecast_lines
 from ds4watch.cli.hold import user_name
 
 app = new_app(no_args_is_help=True)
@@ -93,6 +94,25 @@ def status(
         print_json(change)
     else:
         typer.echo("\n".join(change_lines(change)))
+
+
+@app.command()
+def forecast(
+    hours: Annotated[float, typer.Option("--hours", help="So many hours ahead, up to 48.")] = 6.0,
+    *,
+    config: Config = None,
+    admin: Admin = None,
+    as_json: Json = False,
+) -> None:
+    """Show the load ahead, with its interval, and the workers that it asks for.
+
+    Example: ds4watch fleet forecast --hours 12
+    """
+    found = connect(config, admin).client.forecast(hours)
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo("\n".join(forecast_lines(found)))
 
 
 @app.command()

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator
 
 from ds4watch.config.document import Document, Path
 from ds4watch.config.profile import Profile
+from ds4watch.config.provisioning_checks import calendar_faults
 from ds4watch.config.scrape_checks import check_groups, login_faults
 from ds4watch.config.settings import Settings
 from ds4watch.config.source import source_faults
@@ -30,6 +31,7 @@ def check_settings(settings: Settings, document: Document) -> list[Located]:
         *_check_ports(settings, document),
         *_check_fleet(settings, document),
         *_check_prices(settings, document),
+        *calendar_faults(settings.provisioning, document),
     ]
 
 

@@ -16,6 +16,7 @@ from ds4watch.model.errors import Located
 
 _MAPPING = "must be a mapping (lines of `key: value`)"
 _INSTANT = "must be an instant such as 2026-01-31T00:00:00Z"
+_TIME = "must be a time of day in quotes, such as '08:30'"
 _WORDS: Mapping[str, str] = {
     "greater_than": "must be greater than {gt}",
     "greater_than_equal": "must be at least {ge}",
@@ -29,6 +30,8 @@ _WORDS: Mapping[str, str] = {
     "float_parsing": "must be a number",
     "decimal_type": "must be a number",
     "decimal_parsing": "must be a number",
+    "time_type": _TIME,
+    "time_parsing": _TIME,
     "finite_number": "must be a finite number",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
@@ -45,6 +48,7 @@ _WORDS: Mapping[str, str] = {
 }
 _PATTERNS: Mapping[str, str] = {
     r"^https?://": "must start with http:// or https://",
+    r"^(mon|tue|wed|thu|fri|sat|sun)$": "must be one of mon, tue, wed, thu, fri, sat, sun",
     r"^[A-Z]{3}$": "must be three capital letters, such as USD",
     r"^[a-z0-9][a-z0-9.-]{0,62}$": (
         "must be 1 to 63 lower-case letters, digits, dots and dashes, "

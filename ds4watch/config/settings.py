@@ -14,6 +14,7 @@ from ds4watch.config.budgets import BudgetSettings
 from ds4watch.config.compression import CompressionSettings
 from ds4watch.config.gateway_clients import ClientSettings
 from ds4watch.config.gateway_security import IntakeSettings, SignatureSettings
+from ds4watch.config.provisioning import ProvisioningSettings
 from ds4watch.config.routing import RoutingSettings
 from ds4watch.config.scrape import ScrapeGroup
 from ds4watch.config.section import Port, Seconds, Section
@@ -377,6 +378,7 @@ class Settings(Section):
     store: StoreSettings = StoreSettings()
     fleet: FleetSettings = FleetSettings()
     care: CareSettings = CareSettings()
+    provisioning: ProvisioningSettings = ProvisioningSettings()
     cost: CostSettings = CostSettings()
     notify: NotifySettings = NotifySettings()
     quality: QualitySettings = QualitySettings()

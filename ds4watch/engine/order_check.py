@@ -40,6 +40,7 @@ def check_order(
 ) -> tuple[Lint, ...]:
     """Return what does not go together; file: that of the settings."""
     found = [Lint(Severity.WARNING, it) for it in _room(settings, profiles, workers, file)]
+    found += [Lint(Severity.WARNING, it) for it in _caps_below(settings, profiles, workers, file)]
     for rules in files:
         for path, rule in _rules(rules):
             if settings.source.kind is SourceKind.EMBEDDED:
@@ -134,6 +135,31 @@ def _room(
         )
         mend = f"lower it, or raise max_inflight of {name}"
         yield Located(message, file, field=_WHO_CALLS, mend=mend)
+
+
+def _caps_below(
+    settings: Settings,
+    profiles: Mapping[str, Profile],
+    workers: Sequence[WorkerSettings],
+    file: str | None,
+) -> Iterator[Located]:
+    """Yield profiles of which more open requests would call another than there ever are."""
+    own = settings.provisioning
+    if not own.enabled:
+        return
+    for name in _may_rest(settings.fleet, workers, profiles):
+        profile = profiles[name]
+        slots = own.slots or profile.max_num_seqs
+        most = most_inflight(profile)
+        if slots is None or most is None or most > own.target_ratio * slots:
+            continue
+        message = (
+            f"calls another worker of {name} over {own.target_ratio * slots:g} open requests for "
+            f"each ({own.target_ratio:g} of {slots} slots), and the gateway has {most} open there "
+            "at most"
+        )
+        mend = f"lower it, or raise max_inflight of {name}"
+        yield Located(message, file, field="provisioning.target_ratio", mend=mend)
 
 
 def _may_rest(

@@ -14,6 +14,7 @@ from ds4watch.engine.cost_report import cost_report, why_report
 from ds4watch.engine.explained import explained
 from ds4watch.engine.parts import Known
 from ds4watch.engine.place import Place
+from ds4watch.engine.provision import Provisioning
 from ds4watch.engine.rolling_commands import RollingCommands
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.engine.warm_pool import WarmPool
@@ -69,6 +70,7 @@ class Sources:
     gpus: GpuWatch
     pool: WarmPool
     rolling: RollingCommands
+    provision: Provisioning | None = None
 
 
 class Status:
@@ -102,6 +104,7 @@ class Status:
                 if view.id in present
             ],
             "pool": self._from.pool.as_json(known.fleet),
+            "provisioning": self._provisioning(),
             "change": self.fleet_change(),
             "gateways": self._gateways(),
             "gpus": {"available": gpus.available, "why_not": gpus.why_not},
@@ -161,6 +164,13 @@ class Status:
         """Return the rolling change under way, or the last; None if there was none."""
         return self._from.rolling.shown()
 
+    def forecast(self, hours: float) -> dict[str, Any]:
+        """Return the load of the next hours by profile, and the workers that it asks for."""
+        provision = self._from.provision
+        if provision is None:
+            return {"at": self._clock.now(), "enabled": False, "profiles": []}
+        return provision.as_json(hours)
+
     def explain(self, name: str) -> list[dict[str, Any]]:
         """Return what the rules of a name see now."""
         now = self._clock.now()
@@ -185,6 +195,10 @@ class Status:
             "signals": fleet_signals(own),
             "log": str(self._from.supervisor.log_path(view.id)),
         }
+
+    def _provisioning(self) -> dict[str, Any] | None:
+        provision = self._from.provision
+        return provision.status_json() if provision is not None else None
 
     def _gateways(self) -> list[dict[str, Any]]:
         connected = {view.name: view for view in self._from.board.gateways()}

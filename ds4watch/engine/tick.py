@@ -143,6 +143,8 @@ class Engine:
         board = self._parts.board
         may_warm = not board.policy().limits.warm_up_off
         await self._parts.pool.step(known.fleet, known.holds, board.gateways(), may_warm=may_warm)
+        if self._parts.provision is not None:
+            await self._parts.provision.step(known.fleet, known.holds, board.gateways())
 
     def _evaluate(self, now: UnixSeconds) -> Round:
         parts, alerts = self._parts, self.known.alerts
@@ -274,6 +276,8 @@ class Engine:
         known.charged_until = {worker.id: commit.at for worker in known.fleet.workers}
         for batch in commit.spools:
             self._parts.tallies.note(batch.records)
+            if self._parts.provision is not None:
+                self._parts.provision.note(batch.records)
         known.totals.add(self._parts.spools.booked(commit.spools, refused))
 
     def _book(

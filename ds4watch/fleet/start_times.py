@@ -8,6 +8,7 @@ from statistics import median
 KEPT = 10
 """So many of the last starts count."""
 _MARGIN = 3.0
+_SLOW = 0.95
 
 
 class StartTimes:
@@ -25,6 +26,16 @@ class StartTimes:
         """Return the median of the last starts; None before the first."""
         took = self._took.get(profile)
         return median(took) if took else None
+
+    def slow_seconds(self, profile: str) -> float | None:
+        """Return the 95th percentile of the last starts; None before the first."""
+        took = sorted(self._took.get(profile, ()))
+        if not took:
+            return None
+        place = _SLOW * (len(took) - 1)
+        under = int(place)
+        over = min(under + 1, len(took) - 1)
+        return took[under] + (took[over] - took[under]) * (place - under)
 
     def timeout_seconds(
         self, profile: str, configured: float, expected: float | None = None

@@ -153,10 +153,10 @@ class Supervisor:
         """Return whether a process runs as that very spec has it; also before it is adopted."""
         return await self._backend.runs(self.ladders.lowered(spec))
 
-    def facts(self) -> dict[str, Facts]:
-        """Return what the warm pool goes by."""
-        above = taken(self._wishes, By.WARM_POOL)
-        return {name: it.facts(is_taken=name in above) for name, it in self._workers.items()}
+    def facts(self, above: By = By.WARM_POOL) -> dict[str, Facts]:
+        """Return what the warm pool, or who is above it, goes by: taken is whom others decide."""
+        others = taken(self._wishes, above)
+        return {name: it.facts(is_taken=name in others) for name, it in self._workers.items()}
 
     def warm(self, worker_id: str) -> None:
         """Have a ready worker warmed up again, beside what it does."""

@@ -30,9 +30,10 @@ class By(IntEnum):
     """Who wishes beyond the settings; the higher goes before the lower."""
 
     WARM_POOL = 1
-    CARE = 2
-    ROLLING = 3
-    PERSON = 4
+    PROVISIONING = 2
+    CARE = 3
+    ROLLING = 4
+    PERSON = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,8 @@ _ORIGINS = (
     ("ds4_worker_", "the supervisor"),
     ("ds4_profile_startup", "the supervisor"),
     ("ds4_hot_workers", "the supervisor"),
+    ("ds4_forecast_", "arrivals at the gateways, four weeks of them"),
+    ("ds4_provisioning_", "provisioning"),
     ("ds4_cost_", "the price list and the ledger"),
     ("ds4_degradation_level", "the service policy in force"),
     ("ds4_gateway_inflight", "the gateways, asked each tick"),

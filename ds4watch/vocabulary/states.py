@@ -57,6 +57,35 @@ STATE_SIGNALS = (
         "profile",
         "why",
     ),
+    gauge(
+        "ds4_forecast_requests_per_second",
+        "Requests expected at the peak until a worker that is called now would be ready; absent"
+        " without two days of history.",
+        "profile",
+    ),
+    gauge(
+        "ds4_forecast_requests_per_second_low",
+        "Lower end of the forecast's interval; inside it is provisioning.coverage_ratio of time.",
+        "profile",
+    ),
+    gauge(
+        "ds4_forecast_requests_per_second_high",
+        "Upper end of that interval; workers are provided for it.",
+        "profile",
+    ),
+    gauge(
+        "ds4_forecast_lead_seconds",
+        "Time before it is needed at which a worker has to be called: the 95th percentile of the"
+        " last starts, or of waking where sleepers are left.",
+        "profile",
+    ),
+    gauge(
+        "ds4_provisioning_workers",
+        "Workers by kind: wanted, hot (ready), starting (called or on their way).",
+        "profile",
+        "kind",
+    ),
+    gauge("ds4_provisioning_dry_run", "1 while provisioning only tells what it would do, else 0."),
     gauge("ds4_hot_workers", "Workers that are ready."),
     gauge(
         "ds4_hot_workers_missing",

@@ -1,10 +1,10 @@
-"""Routes of rolling changes. The guard has seen to the token."""
+"""Routes of rolling changes and of the load ahead. The guard has seen to the token."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
@@ -28,6 +28,8 @@ _UNWILLING: dict[int | str, dict[str, Any]] = REFUSED_WRITES | {
     422: PROBLEM_DOC | {"description": "A parameter or the files are at fault: what, and where"},
 }
 
+Hours = Annotated[float, Query(gt=0, le=48, description="So many hours ahead")]
+
 
 def changes(source: AdminSource, commands: AdminCommands) -> APIRouter:
     """Return the router of rolling changes."""
@@ -37,6 +39,10 @@ def changes(source: AdminSource, commands: AdminCommands) -> APIRouter:
     @router.get("/change", summary="The rolling change under way, or the last", responses=REFUSED)
     async def change() -> ChangeState:
         return ChangeState(change=source.fleet_change())
+
+    @router.get("/forecast", summary="The load ahead, and the workers wanted", responses=REFUSED)
+    async def forecast(hours: Hours = 6.0) -> dict[str, Any]:
+        return source.forecast(hours)
 
     @router.post(
         "/apply",

@@ -44,6 +44,10 @@ class AdminSource(Protocol):
         """Return the rolling change under way, or the last; must not block."""
         ...
 
+    def forecast(self, hours: float) -> dict[str, Any]:
+        """Return the load of the next hours by profile, and the workers it asks for."""
+        ...
+
     def explain(self, name: str) -> list[dict[str, Any]]:
         """Return what the rules of a name see now, empty if there are none; must not block."""
         ...

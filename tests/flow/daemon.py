@@ -373,6 +373,7 @@ def new_daemon(
     policy: str = POLICY,
     fleet: Mapping[str, Any] | None = None,
     more: Mapping[str, str] | None = None,
+    sections: Mapping[str, Any] | None = None,
 ) -> Iterator[Daemon]:
     """Yield a daemon that is not started yet; at the end nothing of it is left."""
     folder = Path(tempfile.mkdtemp(prefix="ds4-"))
@@ -384,6 +385,7 @@ def new_daemon(
         "gateway": {"port": gateway, "drain_seconds": 20},
         "scrape": {"interval_seconds": 0.5},
         "fleet": {"first_port": first, "restart_backoff_seconds": 0.2, **(fleet or {})},
+        **(sections or {}),
     }
     daemon = Daemon(folder, settings, more or {})
     (folder / "rules.yml").write_text(rules, encoding="utf-8")

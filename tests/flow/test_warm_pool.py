@@ -31,12 +31,14 @@ def fleet_of(
     folder: Path,
     profiles: Sequence[Mapping[str, Any]],
     workers: Sequence[Mapping[str, Any]],
+    *,
+    sections: Any = None,
     **more: Any,
 ) -> Iterator[Daemon]:
     for it in profiles:
         (folder / f"{it['name']}.yml").write_text(yaml.safe_dump(dict(it)), encoding="utf-8")
     fleet = {"profiles_dir": str(folder), "workers": [dict(it) for it in workers], **more}
-    with new_daemon(fleet=fleet) as daemon:
+    with new_daemon(fleet=fleet, sections=sections) as daemon:
         daemon.start()
         daemon.until_ready()
         yield daemon

@@ -333,6 +333,9 @@ class FakeDaemon:
         self.steered.append((worker, verb, who, why))
         return f"{worker}: {verb}"
 
+    def forecast(self, hours: float) -> dict[str, Any]:
+        return {"at": AT, "hours": hours, "profiles": []}
+
     def fleet_change(self) -> dict[str, Any] | None:
         return self.changes[-1] if self.changes else None
 
