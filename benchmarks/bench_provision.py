@@ -37,7 +37,7 @@ from ds4watch.policy.provisioning import step
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 TUNING = (101, 102)
-REPORTED = (1, 2, 3)
+REPORTED = (11, 12, 13)
 HISTORY_DAYS, DAYS = 21, 35
 MOST_LATE_RATIO = 0.01
 _SAFE_RATIO = 0.995
