@@ -39,7 +39,7 @@ class Body:
     @property
     def at_once(self) -> bytes | None:
         """The body if it has come in one piece, as most do; None if there is more to it."""
-        return self._parts[0] if self.is_whole and len(self._parts) == 1 else None
+        return self._kept if self.is_whole and isinstance(self._kept, bytes) else None
 
     def feed(self, data: bytes) -> bytes:
         """Take bytes in; return those behind the body's end."""

@@ -191,16 +191,15 @@ def test_the_share_of_one_that_has_started_grows_without_a_new_board() -> None:
 def test_a_new_board_does_not_forget_who_is_busy() -> None:
     fleet = Fleet("w1", "w2")
     fleet.draws = [0.0]
-    with fleet.inflight.attempt("w1", is_long=False):
-        for version in (2, 3):
-            views = [
-                WorkerView(name, "p", ("m",), "", WorkerPhase.READY, since=0.0)
-                for name in ("w1", "w2")
-            ]
-            fleet.chooser.apply(board_of(*views, version=version), frozenset())
-            route = fleet.chooser.choose(Ask("m"))
-            assert isinstance(route, RouteDecision)
-            assert route.worker.id == "w2"
+    fleet.inflight.begin_attempt("w1")
+    for version in (2, 3):
+        views = [
+            WorkerView(name, "p", ("m",), "", WorkerPhase.READY, since=0.0) for name in ("w1", "w2")
+        ]
+        fleet.chooser.apply(board_of(*views, version=version), frozenset())
+        route = fleet.chooser.choose(Ask("m"))
+        assert isinstance(route, RouteDecision)
+        assert route.worker.id == "w2"
 
 
 def test_one_that_says_it_is_full_is_passed_over_for_a_moment() -> None:
