@@ -12,8 +12,8 @@ from ds4watch.model.key_limits import KeyLimits
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 
-BUSY = "busy"
-"""The part of a worker's cost that requests are to blame for."""
+BUSY = ("busy", "prefill", "decode")
+"""The parts of a worker's cost that requests are to blame for."""
 
 
 def save_key(connection: Connection, key: StoredKey, entry: AuditEntry) -> None:
@@ -75,7 +75,7 @@ def busy_costs(
     table = cost_hourly.c
     query = (
         select(table.hour_at, table.worker, func.sum(table.nanos))
-        .where(table.hour_at >= start_at, table.part == BUSY)
+        .where(table.hour_at >= start_at, table.part.in_(BUSY))
         .group_by(table.hour_at, table.worker)
     )
     return {(hour_at, worker): int(nanos) for hour_at, worker, nanos in connection.execute(query)}

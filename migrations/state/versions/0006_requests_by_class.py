@@ -74,7 +74,7 @@ WITH weighed AS (
   FROM weighed
 ), busy AS (
   SELECT hour_at, worker, CAST(sum(nanos) AS BIGINT) AS nanos
-  FROM cost_hourly WHERE part = 'busy' GROUP BY hour_at, worker
+  FROM cost_hourly WHERE part IN ('busy', 'prefill', 'decode') GROUP BY hour_at, worker
 )
 SELECT shared.hour_at, shared."key", shared.model, shared.worker, shared.profile,
        shared.work_class, shared.outcome, shared.requests, shared.prompt_tokens,
