@@ -26,8 +26,8 @@ from tests.edge.gateway.support import board_of
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = 20
-MUTANTS = 2500
+EXAMPLES = 12
+MUTANTS = 2000
 AT_ONCE = 150
 FAST = (
     *("--prefill-tokens-per-second", "1000000", "--decode-tokens-per-second", "100000"),
