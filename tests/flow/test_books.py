@@ -64,7 +64,8 @@ def test_they_are_added_up_on_the_command_line_and_cost_no_more_than_was_spent(
     found = json.loads(told.stdout)["requests"]
     assert sum(it["requests"] for it in found) == 6
     ((busy,),) = daemon.rows(
-        "SELECT coalesce(sum(nanos), 0) FROM cost_hourly WHERE part IN ('busy', 'prefill', 'decode')"
+        "SELECT coalesce(sum(nanos), 0) FROM cost_hourly"
+        " WHERE part IN ('busy', 'prefill', 'decode')"
     )
     assert 0 <= sum(it["nanos"] for it in found) <= busy
     shown = daemon.command("requests", *daemon.options)
