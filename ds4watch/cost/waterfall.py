@@ -3,7 +3,8 @@
 An hour's money is, exactly, price * (requests * attempts * (missed prompt tokens * seconds each +
 answer tokens * seconds each) + idle seconds). Each cause takes one factor from the one hour to the
 other, and its share is its Shapley value: its mean effect over all orders of taking them. So no
-order is preferred, and shares sum to the whole; in nanos exactly, as sums are rounded, not shares.
+order is preferred, and shares sum to the whole: in nanos exactly, for all is reckoned in fractions,
+and sums are rounded, not shares.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from fractions import Fraction
 
 from ds4watch.cost.hours import HourSum, Measure
 from ds4watch.model.money import Nanos
@@ -48,14 +50,14 @@ class _Factors:
     are one cause.
     """
 
-    traffic: float
-    prompt_length: float
-    answer_length: float
-    miss_ratio: float
-    retries: float
-    speed: tuple[float, float]
-    idle: float
-    price: float
+    traffic: Fraction
+    prompt_length: Fraction
+    answer_length: Fraction
+    miss_ratio: Fraction
+    retries: Fraction
+    speed: tuple[Fraction, Fraction]
+    idle: Fraction
+    price: Fraction
 
 
 def waterfall(expected: HourSum, actual: HourSum, measure: Measure) -> Waterfall:
@@ -65,7 +67,7 @@ def waterfall(expected: HourSum, actual: HourSum, measure: Measure) -> Waterfall
     """
     before, after = _factors(expected), _factors(actual)
     first = round(_value(before, measure))
-    total = 0.0
+    total = Fraction()
     last = first
     causes = {}
     worth = _worths(before, after, measure)
@@ -77,7 +79,9 @@ def waterfall(expected: HourSum, actual: HourSum, measure: Measure) -> Waterfall
     return Waterfall(measure, first, last, causes)
 
 
-def _worths(before: _Factors, after: _Factors, measure: Measure) -> dict[frozenset[Cause], float]:
+def _worths(
+    before: _Factors, after: _Factors, measure: Measure
+) -> dict[frozenset[Cause], Fraction]:
     """Return what the hour comes to with any set of causes changed."""
     sets: list[frozenset[Cause]] = [frozenset()]
     for cause in Cause:
@@ -89,66 +93,68 @@ def _changed(before: _Factors, after: _Factors, causes: frozenset[Cause]) -> _Fa
     return replace(before, **{it.value: getattr(after, it.value) for it in causes})
 
 
-def _share(worth: Mapping[frozenset[Cause], float], cause: Cause) -> float:
+def _share(worth: Mapping[frozenset[Cause], Fraction], cause: Cause) -> Fraction:
     """Return a cause's Shapley value."""
     count = len(Cause)
     orders = math.factorial(count)
-    return (
-        sum(
-            math.factorial(len(without))
-            * math.factorial(count - 1 - len(without))
+    times = [math.factorial(it) for it in range(count)]
+    return sum(
+        (
+            Fraction(times[len(without)] * times[count - 1 - len(without)], orders)
             * (worth[without | {cause}] - value)
             for without, value in worth.items()
             if cause not in without
-        )
-        / orders
+        ),
+        Fraction(),
     )
 
 
-def _value(it: _Factors, measure: Measure) -> float:
+def _value(it: _Factors, measure: Measure) -> Fraction:
     missed = it.prompt_length * it.miss_ratio
     a_request = it.retries * (missed * it.speed[0] + it.answer_length * it.speed[1])
     if measure is Measure.USED_PER_1K_TOKENS:
         length = it.prompt_length + it.answer_length
-        return it.price * a_request * 1000 / length if length > 0 else 0.0
+        return it.price * a_request * 1000 / length if length > 0 else Fraction()
     busy = it.traffic * a_request
-    return it.price * (busy + (it.idle if measure is Measure.SPENT else 0.0))
+    return it.price * (busy + (it.idle if measure is Measure.SPENT else 0))
 
 
 def _factors(hour: HourSum) -> _Factors:
-    """Return the factors; their product is the hour's money up to the rounding of floats.
+    """Return the factors; their product is the hour's money, exactly.
 
     Time of an hour without requests, busy or not, is idle.
     """
-    price = hour.spent / hour.worker_seconds if hour.worker_seconds > 0 else 0.0
-    busy = hour.used / price if price > 0 and hour.tokens > 0 and hour.requests > 0 else 0.0
+    worker_seconds = Fraction(hour.worker_seconds)
+    price = hour.spent / worker_seconds if worker_seconds > 0 else Fraction()
+    is_busy = price > 0 and hour.tokens > 0 and hour.requests > 0
+    busy = hour.used / price if is_busy else Fraction()
     missed = max(0, hour.prompt_tokens - hour.cached_tokens)
     answers = max(0, hour.tokens - hour.prompt_tokens)
-    attempts = 1 + hour.retries / hour.requests if hour.requests else 1.0
+    attempts = 1 + _ratio(hour.retries, hour.requests)
     prefill = _prefill_ratio(hour, missed, answers) * busy
     return _Factors(
-        traffic=float(hour.requests),
+        traffic=Fraction(hour.requests),
         prompt_length=_ratio(hour.prompt_tokens, hour.requests),
         answer_length=_ratio(answers, hour.requests),
         miss_ratio=_ratio(missed, hour.prompt_tokens),
         retries=attempts,
         speed=(_ratio(prefill, missed * attempts), _ratio(busy - prefill, answers * attempts)),
-        idle=hour.worker_seconds - (busy if missed or answers else 0.0),
+        idle=worker_seconds - (busy if missed or answers else 0),
         price=price,
     )
 
 
-def _prefill_ratio(hour: HourSum, missed: int, answers: int) -> float:
+def _prefill_ratio(hour: HourSum, missed: int, answers: int) -> Fraction:
     """Return the share of busy time that is prefill; all of it where there is nothing else."""
     if not answers:
-        return 1.0
+        return Fraction(1)
     if not missed or hour.used <= 0:
-        return 0.0
-    return min(1.0, hour.prefill / hour.used)
+        return Fraction()
+    return min(Fraction(1), Fraction(hour.prefill) / hour.used)
 
 
-def _ratio(of: float, to: float) -> float:
-    return of / to if to else 0.0
+def _ratio(of: Fraction | int, to: Fraction | int) -> Fraction:
+    return Fraction(of) / to if to else Fraction()
 
 
 def usual(hours: list[HourSum], like: HourSum) -> HourSum | None:

@@ -52,7 +52,7 @@ async def send_all(front: Front) -> list[int]:
 
 
 async def cut(front: Front, at: int) -> None:
-    body: dict[str, Any] = {"model": "tiny", "prompt": f"cut {at}", "max_tokens": 400}
+    body: dict[str, Any] = {"model": "tiny", "prompt": f"cut {at}", "max_tokens": 4000}
     response = await front.post(body | {"ignore_eos": True, "stream": True}, "/v1/completions")
     for _ in range(3 + at % 5):
         await response.content.readuntil(b"\n\n")
