@@ -67,7 +67,8 @@ def island() -> Iterator[Island]:
         try:
             ip("netns", "add", made.name)
         except AssertionError as error:
-            is_missing(f"network namespaces cannot be made here ({error})")
+            # No package brings this: a container's root may not.
+            pytest.skip(f"network namespaces cannot be made here ({error})")
         ip("link", "add", cable, "type", "veth", "peer", "name", "cable", "netns", made.name)
         ip("addr", "add", f"{made.here}/30", "dev", cable)
         ip("link", "set", cable, "up")
