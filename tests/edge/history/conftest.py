@@ -1,13 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from ds4watch.history.migrate import Which
+from ds4watch.history.state import StateStore
 from tests.conftest import is_missing
-from tests.edge.history.helpers import Bases, PostgresBase, SqliteBase
+from tests.edge.history.helpers import Base, Bases, FixedClock, PostgresBase, SqliteBase
 from tests.postgres import PostgresServer, find_postgres
 
 
@@ -42,3 +44,19 @@ def postgres_bases(postgres: PostgresServer) -> Bases:
     """Return both databases on PostgreSQL, for what SQLite does not know."""
     url = postgres.new_database()
     return Bases(PostgresBase(url, Which.SAMPLES), PostgresBase(url, Which.STATE))
+
+
+@pytest.fixture
+def base(bases: Bases) -> Base:
+    """Return where the state is to be; tests of samples have a `base` of their own."""
+    return bases.state
+
+
+@pytest_asyncio.fixture
+async def store(base: Base) -> AsyncIterator[StateStore]:
+    """Yield a state store that is open."""
+    store = StateStore.open(
+        base.place, FixedClock(), busy_timeout_seconds=0.1, answer_timeout_seconds=30.0
+    )
+    yield store
+    await store.close()

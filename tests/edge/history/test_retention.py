@@ -21,7 +21,7 @@ from ds4watch.history.rows import (
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionStatus, Hold
 from tests.edge.history.helpers import NOW, Bases, FixedClock
-from tests.edge.history.test_state import PLAN, RECORD, SHED, TO_FIRING, applied
+from tests.edge.history.state_facts import PLAN, RECORD, SHED, TO_FIRING, applied
 
 DAY = 86_400.0
 KEEP = Retention(audit_seconds=90 * DAY, ledger_seconds=1096 * DAY)

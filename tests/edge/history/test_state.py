@@ -1,120 +1,44 @@
 from __future__ import annotations
 
-import asyncio
 import math
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-import pytest_asyncio
 
-from ds4watch.cost.budgets import Budget, Period, Scope
-from ds4watch.engine.restart import budget_book
 from ds4watch.history.rows import (
     AuditEntry,
     AuditKind,
     Committed,
-    CostRow,
     QualityRun,
-    RequestTotal,
     RequestTotals,
     RollingChange,
     SpoolBatch,
     TickCommit,
-    WorkRow,
 )
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import (
-    ActionKind,
-    ActionPlan,
     ActionStatus,
-    Hold,
-    Outcome,
-    Refusal,
-    RefusalReason,
 )
-from ds4watch.model.alert import AlertPhase, AlertState, Transition
 from ds4watch.model.errors import EdgeReason, StoreError
-from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason, Usage
 from ds4watch.model.worker import WorkerPhase, WorkerView
-from tests.edge.history.helpers import NOW, Base, Bases, FixedClock, SqliteBase
-
-LABELS = (("alertname", "Queue"), ("severity", "critical"), ("worker", "w1"))
-FIRING = AlertState(
-    rule_id="r1",
-    labels=LABELS,
-    phase=AlertPhase.FIRING,
-    active_at=NOW - 5.25,
-    value=math.inf,
-    fired_at=NOW,
-    annotations=(("summary", "long queue"),),
-    held=True,
+from tests.edge.history.helpers import NOW, Base, SqliteBase
+from tests.edge.history.state_facts import (
+    COST,
+    FIRING,
+    LABELS,
+    PENDING,
+    PLAN,
+    RECORD,
+    REFUSAL,
+    TO_FIRING,
+    TO_PENDING,
+    TO_RESOLVED,
+    opened,
 )
-PENDING = AlertState("r2", (("alertname", "Other"),), AlertPhase.PENDING, NOW, 0.5)
-TO_FIRING = Transition(
-    FIRING.fingerprint, LABELS, AlertPhase.PENDING, AlertPhase.FIRING, NOW, math.nan, "held 5 s"
-)
-TO_PENDING = replace(TO_FIRING, old=AlertPhase.INACTIVE, new=AlertPhase.PENDING, at=NOW - 5)
-TO_RESOLVED = replace(TO_FIRING, old=AlertPhase.FIRING, new=AlertPhase.RESOLVED, at=NOW + 9)
-PLAN = ActionPlan(
-    id="f1/set_level/pool/1",
-    kind=ActionKind.SET_LEVEL,
-    target="pool",
-    cause=FIRING.fingerprint,
-    planned_at=NOW,
-    parameters={"level": 1},
-    before={"level": 0},
-    reason="the queue is long",
-)
-REFUSAL = Refusal(
-    ActionKind.SET_LEVEL, "pool", RefusalReason.SETTLING, "12 s to go", FIRING.fingerprint, NOW
-)
-RECORD = RequestRecord(
-    id="req-1",
-    gateway="g0",
-    seq=1,
-    ended_at=NOW + 10,
-    key="alice",
-    path="/v1/completions",
-    model_asked="tiny",
-    model_served="tiny-full",
-    worker="w1",
-    status=200,
-    outcome=RequestOutcome.OK,
-    stream=False,
-    duration_seconds=1.0,
-    usage=Usage(prompt=10, cached=4, completion=3),
-    retries=(("w2", RetryReason.CONNECT), ("w3", RetryReason.CONNECT)),
-)
-SHED = replace(RECORD, seq=2, outcome=RequestOutcome.SHED, model_served="", usage=None, retries=())
-COST = CostRow(NOW, "w1", "tiny-full", "busy", 263_888_889)
-
-
-@pytest.fixture
-def base(bases: Bases) -> Base:
-    return bases.state
-
-
-@pytest_asyncio.fixture
-async def store(base: Base) -> AsyncIterator[StateStore]:
-    store = StateStore.open(
-        base.place, FixedClock(), busy_timeout_seconds=0.1, answer_timeout_seconds=30.0
-    )
-    yield store
-    await store.close()
-
-
-def opened(base: Base) -> StateStore:
-    return StateStore.open(base.place, FixedClock(), answer_timeout_seconds=30.0)
-
-
-def applied(
-    plan: ActionPlan, *, status: ActionStatus = ActionStatus.APPLIED, detail: str = ""
-) -> Outcome:
-    return Outcome(plan.id, status, NOW + 2, 0.5, detail, after={"level": 1})
 
 
 async def test_a_new_store_has_nothing_to_restore(store: StateStore) -> None:
@@ -210,174 +134,6 @@ async def test_a_tick_that_fails_in_the_middle_stores_nothing(
     assert await store.commit_tick(commit) == Committed()
     assert [state.name for state in await store.alerts()] == ["Queue"]
     assert await store.spent_total() == COST.nanos
-
-
-async def test_a_spool_is_booked_exactly_once(store: StateStore, base: Base) -> None:
-    first = SpoolBatch("g0", 0, 100, (RECORD, SHED))
-    second = SpoolBatch("g0", 100, 150, (replace(RECORD, seq=3, ended_at=NOW + 3600),))
-    assert await store.commit_tick(TickCommit(at=NOW, spools=(first,))) == Committed()
-    again = await store.commit_tick(TickCommit(at=NOW, spools=(first,)))
-    assert again.refused_spools == (("g0", 100),)
-    ahead = await store.commit_tick(TickCommit(at=NOW, spools=(SpoolBatch("g0", 120, 150, ()),)))
-    assert ahead.refused_spools == (("g0", 100),)
-    assert await store.commit_tick(TickCommit(at=NOW, spools=(second,))) == Committed()
-    assert await store.requests_totals() == RequestTotals(
-        requests=(
-            RequestTotal(RequestOutcome.OK, "tiny-full", 2, 20, 8, 6),
-            RequestTotal(RequestOutcome.SHED, "unknown", 1, 0, 0, 0),
-        ),
-        retries=((RetryReason.CONNECT, 4),),
-    )
-    assert (await store.load(NOW)).spool_offsets == {"g0": 150}
-    sql = "SELECT hour_at, key, outcome, requests, unmetered FROM requests_hourly"
-    assert sorted((hour[:13], *rest) for hour, *rest in base.query(sql)) == [
-        ("2027-01-15T08", "alice", "ok", 1, 0),
-        ("2027-01-15T08", "alice", "shed", 1, 1),
-        ("2027-01-15T09", "alice", "ok", 1, 0),
-    ]
-    await store.forget_spool("g0")
-    assert (await store.load(NOW)).spool_offsets == {}
-
-
-async def test_money_adds_up_by_the_hour_in_integers(store: StateStore) -> None:
-    idle = replace(COST, part="idle", hour_at=NOW + 3601, nanos=1)
-    await store.commit_tick(TickCommit(at=NOW, costs=(COST, COST)))
-    await store.commit_tick(TickCommit(at=NOW, costs=(replace(COST, hour_at=NOW + 9), idle)))
-    assert await store.spent_total() == 3 * COST.nanos + 1
-    assert await store.cost_between(NOW, NOW + 3600) == [replace(COST, nanos=3 * COST.nanos)]
-    assert await store.cost_between(NOW + 3600, NOW + 7200) == [replace(idle, hour_at=NOW + 3600)]
-
-
-async def test_work_is_told_by_hour_key_and_model(store: StateStore) -> None:
-    other = replace(RECORD, seq=3, key="bob", worker="another", usage=Usage(7, 1, 2))
-    later = replace(RECORD, seq=4, ended_at=NOW + 3600)
-    batch = SpoolBatch("g0", 0, 100, (RECORD, replace(RECORD, worker="b"), other, later))
-    await store.commit_tick(TickCommit(at=NOW, spools=(batch,)))
-    hour = NOW // 3600 * 3600
-    assert await store.work_between(hour, hour + 3600) == [
-        WorkRow(hour, "alice", "tiny-full", 2, Usage(20, 8, 6)),
-        WorkRow(hour, "bob", "tiny-full", 1, Usage(7, 1, 2)),
-    ]
-
-
-async def test_budgets_go_on_after_a_restart(store: StateStore) -> None:
-    hour = int(NOW // 3600 * 3600)
-    batch = SpoolBatch("g0", 0, 100, (RECORD,))
-    await store.commit_tick(TickCommit(at=NOW, costs=(COST,), spools=(batch,)))
-    budgets = [Budget(scope, who, Period.DAY, 10**9) for scope, who in WHOSE]
-    book = await budget_book(store, budgets, NOW + 60)
-    assert [it.spent for it in book.standings(NOW + 60)] == [COST.nanos, COST.nanos, 0]
-    book.add_money(hour, 5)
-    assert next(it.spent for it in book.standings(NOW + 60)) == COST.nanos + 5
-
-
-WHOSE = ((Scope.TOTAL, ""), (Scope.KEY, "alice"), (Scope.MODEL, "another"))
-
-
-async def test_a_plan_whose_id_exists_is_reported_and_not_planned_again(
-    store: StateStore,
-) -> None:
-    await store.commit_tick(TickCommit(at=NOW, plans=(PLAN,)))
-    other = replace(PLAN, reason="again")
-    committed = await store.commit_tick(TickCommit(at=NOW + 1, plans=(other,)))
-    assert committed.duplicate_plans == (PLAN.id,)
-    assert [record.plan.reason for record in await store.actions()] == [PLAN.reason]
-    assert len(await store.audit(10)) == 1
-
-
-async def test_two_claimants_never_get_the_same_action(store: StateStore, base: Base) -> None:
-    plans = tuple(replace(PLAN, id=f"p{number}") for number in range(10))
-    await store.commit_tick(TickCommit(at=NOW, plans=plans))
-    one, other = opened(base), opened(base)  # which wait for each other as long as daemons do
-    claims = [it.claim_action(NOW + 1) for _ in range(8) for it in (one, other)]
-    claimed = [plan.id for plan in await asyncio.gather(*claims) if plan is not None]
-    assert sorted(claimed) == sorted(plan.id for plan in plans)
-    await one.close()
-    await other.close()
-
-
-async def test_what_a_tick_claims_with_its_plans_nobody_else_gets(store: StateStore) -> None:
-    dry = replace(PLAN, id="dry", dry_run=True)
-    committed = await store.commit_tick(TickCommit(at=NOW, plans=(PLAN, dry), claims=True))
-    assert committed == Committed(claimed_plans=(PLAN.id,))
-    assert await store.claim_action(NOW + 1) is None
-    (record,) = (await store.load(NOW)).actions
-    assert (record.status, record.started_at) == (ActionStatus.RUNNING, NOW)
-    again = await store.commit_tick(TickCommit(at=NOW + 1, plans=(PLAN,), claims=True))
-    assert again == Committed(duplicate_plans=(PLAN.id,))
-    assert await store.finish_action(applied(PLAN))
-
-
-async def test_a_tick_claims_nothing_that_a_person_holds(store: StateStore) -> None:
-    await store.place_hold(Hold("pool", NOW + 60, "ann", "a demo", NOW))
-    assert await store.commit_tick(TickCommit(at=NOW, plans=(PLAN,), claims=True)) == Committed()
-    assert [record.status for record in await store.actions()] == [ActionStatus.FAILED]
-    (refusal,) = await store.audit(10, kind=AuditKind.REFUSAL)
-    assert refusal.summary == "refused set_level on pool: hold: held by ann: a demo"
-
-
-async def test_an_action_is_finished_audited_and_undone(store: StateStore) -> None:
-    await store.commit_tick(TickCommit(at=NOW, plans=(PLAN,)))
-    assert await store.finish_action(applied(PLAN)) is False
-    assert await store.claim_action(NOW + 1) == PLAN
-    assert await store.claim_action(NOW + 1) is None
-    (record,) = (await store.load(NOW)).actions
-    assert (record.status, record.started_at) == (ActionStatus.RUNNING, NOW + 1)
-    assert await store.finish_action(applied(PLAN), policy={"version": 1})
-    assert await store.finish_action(applied(PLAN, status=ActionStatus.APPLIED))
-    restored = await store.load(NOW)
-    assert [one.status for one in restored.actions] == [ActionStatus.APPLIED]
-    assert restored.policy_version == 1
-
-    undo = replace(PLAN, id="undo", undoes=PLAN.id, planned_at=NOW + 3)
-    await store.commit_tick(TickCommit(at=NOW + 3, plans=(undo,)))
-    await store.claim_action(NOW + 3)
-    assert await store.finish_action(applied(undo, detail="level 0"))
-    assert (await store.load(NOW)).actions == ()
-    statuses = {record.plan.id: record.status for record in await store.actions()}
-    assert statuses == {PLAN.id: ActionStatus.UNDONE, "undo": ActionStatus.APPLIED}
-    outcomes = await store.audit(10, kind=AuditKind.OUTCOME)
-    assert [entry.summary for entry in outcomes] == [
-        "set_level on pool: applied: level 0",
-        "set_level on pool: applied",
-        "set_level on pool: applied",
-    ]
-
-
-async def test_a_dry_run_is_stored_as_would_do_and_never_claimed(store: StateStore) -> None:
-    await store.commit_tick(TickCommit(at=NOW, plans=(replace(PLAN, dry_run=True),)))
-    assert await store.claim_action(NOW + 1) is None
-    assert [record.status for record in await store.actions()] == [ActionStatus.WOULD_DO]
-    assert (await store.audit(1))[0].summary.startswith("would do set_level on pool")
-
-
-@pytest.mark.parametrize("target", ["pool", "*"])
-async def test_a_persons_hold_is_checked_in_the_claim_itself(
-    store: StateStore, target: str
-) -> None:
-    await store.commit_tick(TickCommit(at=NOW, plans=(PLAN, replace(PLAN, id="x", target="y"))))
-    await store.place_hold(Hold(target, NOW + 60, "ann", "a demo", NOW))
-    claimed = await store.claim_action(NOW + 1)
-    assert claimed is None if target == "*" else claimed is not None and claimed.target == "y"
-    records = {record.plan.id: record for record in await store.actions()}
-    assert records[PLAN.id].status is ActionStatus.FAILED
-    assert records[PLAN.id].detail == "held by ann: a demo"
-    refusals = await store.audit(10, kind=AuditKind.REFUSAL)
-    assert refusals[-1].summary == "refused set_level on pool: hold: held by ann: a demo"
-
-
-async def test_a_hold_ends_by_itself_or_when_it_is_lifted(store: StateStore) -> None:
-    hold = Hold("pool", NOW + 60, "ann", "a demo", NOW)
-    await store.place_hold(hold)
-    assert await store.holds(NOW + 59) == (hold,)
-    assert await store.holds(NOW + 60) == ()
-    assert await store.lift_hold("other", who="bob", at=NOW + 1) == 0
-    assert await store.lift_hold("pool", who="bob", at=NOW + 1) == 1
-    assert (await store.load(NOW + 1)).holds == ()
-    assert [entry.summary for entry in await store.audit(10)] == [
-        "hold on pool lifted by bob",
-        "hold on pool by ann: a demo",
-    ]
 
 
 async def test_firing_and_resolved_are_told_and_a_failed_message_waits(

@@ -19,7 +19,7 @@ from ds4watch.history.state import StateStore
 from ds4watch.model.action import Hold
 from ds4watch.model.errors import EdgeReason, StoreError
 from tests.edge.history.helpers import NOW, FixedClock, query
-from tests.edge.history.test_state import FIRING, PLAN, RECORD, TO_FIRING
+from tests.edge.history.state_facts import FIRING, PLAN, RECORD, TO_FIRING
 
 HOLD = Hold("pool", NOW + 60, "ann", "a demo", NOW)
 
