@@ -56,7 +56,7 @@ class Teller:
         refused, before = decision.refused, self._refused.get(look.profile, "")
         self._refused[look.profile] = refused
         if refused and not before:
-            summary = f"no more workers of {look.profile}: {refused}"
+            summary = f"more workers of {look.profile} are wanted, none is called: {refused}"
             found.append(AuditEntry(now, AuditKind.FLEET, look.profile, summary, detail))
         return found
 

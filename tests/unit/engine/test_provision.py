@@ -177,7 +177,7 @@ async def test_two_profiles_share_the_ceiling_and_it_is_told_once() -> None:
     for _ in range(3):
         wishes = await bench.look()
     assert [wishes["b"], wishes["d"]].count(Wish.READY) == 1
-    refused = [it for it in bench.told() if "no more workers" in it]
+    refused = [it for it in bench.told() if "none is called" in it]
     assert len(refused) == 2
 
 
