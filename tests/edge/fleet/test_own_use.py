@@ -8,6 +8,7 @@ from pathlib import Path
 
 import aiohttp
 
+from benchmarks.support.sim_workers import sim_workers
 from ds4watch.engine.own_books import OwnBooks
 from ds4watch.fleet.client import WorkerClient
 from ds4watch.fleet.own_use import OwnUse, OwnWork
@@ -18,7 +19,6 @@ from ds4watch.model.errors import EdgeReason, StoreError
 from ds4watch.model.worker import WorkerView
 from tests.edge.clock import SystemClock
 from tests.edge.gateway.test_books import GENERATED, PROMPT, counters
-from tests.edge.gateway.test_with_sim import sim_workers
 from tests.edge.history.helpers import FixedClock, query
 
 

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from benchmarks.support.sim_workers import sim_workers
 from ds4watch.engine.spool import read_spools
 from ds4watch.history.request_sums import RequestSum, SumBy
 from ds4watch.history.rows import TickCommit
@@ -28,7 +29,6 @@ from tests.edge.gateway.support import (
     front_of,
     records,
 )
-from tests.edge.gateway.test_with_sim import sim_workers
 
 FAST = ("--decode-tokens-per-second", "4000", "--prefill-tokens-per-second", "4e6")
 SLOW_CUT = ("--served-model-name", "cut", "--max-num-seqs", "64")

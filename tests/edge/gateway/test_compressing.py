@@ -14,13 +14,13 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from benchmarks.support.sim_workers import sim_workers
 from ds4watch.config.compression import CompressionSettings
 from ds4watch.gateway.compressing import PromptCompressor
 from ds4watch.gateway.logprob_scorer import LogprobScorer, mean_bits
 from ds4watch.model.service_policy import Limits, ServicePolicy
 from ds4watch.shaping.compress import Scorer, changed_fields, compress
 from tests.edge.gateway.support import FakeWorker, answer, board_of, front_of, records
-from tests.edge.gateway.test_with_sim import sim_workers
 
 LICENSE = (Path(__file__).resolve().parents[3] / "LICENSE").read_text()
 BODY: dict[str, Any] = {"model": "m", "temperature": 0, "prompt": LICENSE}

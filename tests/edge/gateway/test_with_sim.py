@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +10,8 @@ from typing import Any
 import aiohttp
 import openai
 
+from benchmarks.support.sim_workers import sim_workers
 from ds4watch.model.usage import RequestOutcome, RetryReason, Usage
-from ds4watch.model.worker import WorkerPhase, WorkerView
 from tests.edge.gateway.support import board_of, front_of, records
 
 LONG: dict[str, Any] = {
@@ -23,27 +20,6 @@ LONG: dict[str, Any] = {
     "max_tokens": 4000,
     "ignore_eos": True,
 }
-
-
-@asynccontextmanager
-async def sim_workers(count: int, *more: str) -> AsyncIterator[tuple[WorkerView, ...]]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ds4watch", "sim", "--port", "0", "--count", str(count)),
-        *("--served-model-name", "sim", *more),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(30):
-            lines = [(await process.stdout.readline()).decode() for _ in range(count)]
-        yield tuple(
-            WorkerView(f"w{at}", "sim", ("sim",), line.split()[-1], WorkerPhase.READY, since=1.0)
-            for at, line in enumerate(lines)
-        )
-    finally:
-        process.kill()
-        await process.communicate()
 
 
 async def running_at(url: str, http: aiohttp.ClientSession) -> float:
