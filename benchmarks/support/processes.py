@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -40,7 +41,7 @@ def running(
     try:
         yield process
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGINT)  # SIGTERM would leave a daemon's gateways and workers
         try:
             process.wait(30)
         except subprocess.TimeoutExpired:
