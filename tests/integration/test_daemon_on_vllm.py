@@ -274,9 +274,10 @@ def test_no_death_of_worker_or_daemon_loses_a_request_or_restarts_what_is_well(
     retried = total(daemon, "ds4_retry_count_total")
     with ThreadPoolExecutor(16) as pool:
         prompts = [f"Number {number}: go on." for number in range(48)]
+        # of all lengths: equal ones end together, and then a death meets nothing that runs
         answers = [
-            pool.submit(complete, daemon, prompt, max_tokens=64, ignore_eos=True)
-            for prompt in prompts
+            pool.submit(complete, daemon, prompt, max_tokens=48 + 16 * (at % 8), ignore_eos=True)
+            for at, prompt in enumerate(prompts)
         ]
         until(lambda: sum(it.done() for it in answers) >= 8, "some answers", seconds=60)
         os.kill(before["worker/tiny-quantized-0"], signal.SIGKILL)
