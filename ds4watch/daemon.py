@@ -19,11 +19,10 @@ import uvloop
 
 from ds4watch.actions.runner import Runner
 from ds4watch.actions.set_level import SetLevel
-from ds4watch.config.files import (
-    LoadedSettings,
-)
+from ds4watch.config.files import LoadedSettings
 from ds4watch.config.places import resolve_state_dir
-from ds4watch.config.settings import Settings
+from ds4watch.config.settings import RunBy, Settings
+from ds4watch.engine.again import Reload, execute_anew, faults_of
 from ds4watch.engine.api_keys import ApiKeys, board_keys, recovered
 from ds4watch.engine.blueprint import Blueprint, budgets_of, read_blueprint
 from ds4watch.engine.gpu_journal import GpuJournal
@@ -73,6 +72,7 @@ from ds4watch.scrape.nvml import GpuReader
 from ds4watch.scrape.wave import Scraper
 from ds4watch.telemetry.logging import configure
 from ds4watch.telemetry.metrics import ProcessMetrics, Telemetry
+from ds4watch.telemetry.service_manager import ServiceManager, service_manager
 from ds4watch.web.listen import bind
 
 log = logging.getLogger(__name__)
@@ -109,7 +109,10 @@ def run(settings: Settings, *, config_file: Path | None, sim: bool) -> int:
         blueprint = read_blueprint(loaded, state_dir, clock, sim=sim)
         for lint in blueprint.out_of_order:
             log.warning("%s", lint.found)
-        return uvloop.run(_serve(blueprint, clock))
+        told, code = uvloop.run(_serve(blueprint, clock, service_manager(os.environ)))
+    if told is signal.SIGHUP:
+        execute_anew(sys.orig_argv)
+    return code
 
 
 def down(settings: Settings) -> int:
@@ -131,19 +134,33 @@ def down(settings: Settings) -> int:
     return 1 if left else 0
 
 
-async def _serve(blueprint: Blueprint, clock: Clock) -> int:
-    """Put the parts together, serve until a signal, take them down as the signal says."""
-    stop: asyncio.Future[signal.Signals] = asyncio.get_running_loop().create_future()
+async def _serve(
+    blueprint: Blueprint, clock: Clock, manager: ServiceManager
+) -> tuple[signal.Signals, int]:
+    """Put the parts together, serve until a signal, take them down as the signal says.
+
+    Returns the signal and the exit code.
+    """
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[signal.Signals] = loop.create_future()
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, _told_to_stop, stop, number)
+        loop.add_signal_handler(number, _told_to_stop, stop, number)
     async with AsyncExitStack() as stack:
-        daemon = await _assemble(blueprint, clock, stack)
+        daemon = await _assemble(blueprint, clock, manager, stack)
         gc.freeze()
+        reload = Reload(
+            lambda: faults_of(blueprint.file, sim=blueprint.sim),
+            daemon.note,
+            lambda: _told_to_stop(stop, signal.SIGHUP),
+        )
+        loop.add_signal_handler(signal.SIGHUP, reload.ask)
+        manager.ready()
         told = await _until_stopped(daemon, stop)
+        (manager.reloading if told is signal.SIGHUP else manager.stopping)()
         if told is signal.SIGINT:
-            return 0 if await daemon.stop_everything() else 1
+            return told, 0 if await daemon.stop_everything() else 1
         await daemon.leave()
-    return 0
+    return told, 0
 
 
 def _told_to_stop(stop: asyncio.Future[signal.Signals], number: signal.Signals) -> None:
@@ -165,7 +182,9 @@ async def _until_stopped(daemon: Daemon, stop: asyncio.Future[signal.Signals]) -
     raise next(error for error in ended if isinstance(error, Exception))
 
 
-async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -> Daemon:
+async def _assemble(
+    blueprint: Blueprint, clock: Clock, manager: ServiceManager, stack: AsyncExitStack
+) -> Daemon:
     """Build every part in the order in which they need each other."""
     settings, state_dir = blueprint.settings, blueprint.state_dir
     stores = await open_stores(blueprint, clock, stack)
@@ -281,6 +300,7 @@ async def _assemble(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -
         board=board,
         state=state,
         place=_place(blueprint, clock),
+        manager=manager,
         clock=clock,
     )
     await state.add_audit(started(clock, stores.restored))
@@ -434,6 +454,6 @@ def _engine_settings(blueprint: Blueprint) -> EngineSettings:
 async def _start_gateways(keeper: GatewayKeeper, settings: Settings) -> None:
     """Adopt or start the gateways. Raises ConfigError if the port is taken."""
     adopted = await keeper.adopt()
-    if not adopted:
+    if not adopted and settings.gateway.run_by is RunBy.DAEMON:
         bind(settings.gateway.host, settings.gateway.port, setting="gateway").close()
     keeper.start_missing()

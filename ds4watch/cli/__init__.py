@@ -44,6 +44,8 @@ COMMANDS: dict[str, Command] = {
     "rules": Command("ds4watch.cli.rules", "Check, test, explain, replay alert rules."),
     "sim": Command("ds4watch.cli.sim", "Run simulated vLLM workers by themselves."),
     "load": Command("ds4watch.cli.load", "Send a bounded test load to the gateway."),
+    "gateway": Command("ds4watch.cli.gateway", "Run one gateway process (for a systemd unit)."),
+    "install": Command("ds4watch.cli.install", "Install ds4watch as a systemd service."),
     "config": Command("ds4watch.cli.config"),
     "version": Command("ds4watch.cli.version", "Print the version."),
 }

@@ -28,12 +28,24 @@ class AdminSettings(Section):
     port: Port = Field(9464, description="Port of the admin API.")
 
 
+class RunBy(StrEnum):
+    """Who starts the gateway processes."""
+
+    DAEMON = "daemon"
+    SYSTEMD = "systemd"
+
+
 class GatewaySettings(Section):
     """The OpenAI-compatible gateway."""
 
     host: str = Field("127.0.0.1", description="Address to bind.")
     port: Port = Field(8400, description="Port that clients use.")
     processes: int = Field(1, ge=1, le=64, description="Gateway processes sharing the port.")
+    run_by: RunBy = Field(
+        RunBy.DAEMON,
+        description="Who starts the gateway processes: daemon, or systemd as units of their own "
+        "(`ds4watch install --systemd`).",
+    )
     max_inflight: int = Field(1024, ge=1, description="Requests in flight before shedding (503).")
     max_connections: int = Field(
         10_000,

@@ -26,12 +26,15 @@ from ds4watch.model.errors import StoreError
 from ds4watch.model.ports import Clock
 from ds4watch.notify.dispatcher import Dispatcher
 from ds4watch.scrape.discovery import Discovery
+from ds4watch.telemetry.service_manager import ServiceManager
 
 log = logging.getLogger(__name__)
 
 _GATEWAY_START_SECONDS = 15.0
 _TELL_SECONDS = 5.0
 _TELL_LOOK_SECONDS = 0.5
+_SIGNS_A_WATCHDOG = 3
+_NO_WATCHDOG_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Daemon:
     board: BoardPublisher
     state: StateStore
     place: Place
+    manager: ServiceManager
     clock: Clock
 
     def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
@@ -66,6 +70,7 @@ class Daemon:
             "own requests": self.own_books.run(),
             "tell": self._tell(),
             "workers": self.supervisor.watch(),
+            "service manager": self._say_alive(),
         }
 
     async def stop_everything(self) -> bool:
@@ -74,27 +79,37 @@ class Daemon:
         drained = await self.keeper.stop()
         log.info("stopping: ending the workers")
         stopped = await self.supervisor.stop()
-        await self._audit("stopped everything")
+        await self.note("stopped everything")
         log.info("stopped")
         return drained and stopped
 
     async def leave(self) -> None:
         """End the daemon alone; workers and gateways go on for the next one to adopt."""
         await self.supervisor.leave()
-        await self._audit("the daemon left; workers and gateway go on")
+        await self.note("the daemon left; workers and gateway go on")
         log.info("left: workers and gateway go on")
+
+    async def note(self, summary: str) -> None:
+        """Write into the audit what the daemon does with itself."""
+        entry = AuditEntry(self.clock.now(), AuditKind.DAEMON, "daemon", summary)
+        with contextlib.suppress(StoreError):
+            await self.state.add_audit(entry)
 
     async def _act(self) -> None:
         """Carry out actions, once the gateways are there to obey, or are late."""
-        wanted = len(self.keeper.pids())
+        wanted = self.keeper.wanted
         if not await self.board.connected(wanted, timeout_seconds=_GATEWAY_START_SECONDS):
             log.warning("a gateway does not answer: %s", self.keeper.last_words() or "see its log")
         await self.runner.run()
 
-    async def _audit(self, summary: str) -> None:
-        entry = AuditEntry(self.clock.now(), AuditKind.DAEMON, "daemon", summary)
-        with contextlib.suppress(StoreError):
-            await self.state.add_audit(entry)
+    async def _say_alive(self) -> None:
+        """Tell systemd that ticks go on; without them for its time it starts the daemon anew."""
+        patience = self.manager.watchdog_seconds
+        while True:
+            await asyncio.sleep((patience or _NO_WATCHDOG_SECONDS) / _SIGNS_A_WATCHDOG)
+            age = self.clock.monotonic() - self.engine.beaten_at
+            if patience is not None and age < patience:
+                self.manager.alive()
 
     async def _tell(self) -> None:
         """Tell the person at the terminal what is waited for, and once nothing is."""

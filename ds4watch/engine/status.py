@@ -202,6 +202,7 @@ class Status:
 
     def _gateways(self) -> list[dict[str, Any]]:
         connected = {view.name: view for view in self._from.board.gateways()}
+        pids = {name: view.pid for name, view in connected.items()} | self._from.keeper.pids()
         return [
             {
                 "name": name,
@@ -210,7 +211,7 @@ class Status:
                 "policy_version": connected[name].policy_version if name in connected else None,
                 "inflight": connected[name].inflight if name in connected else None,
             }
-            for name, pid in self._from.keeper.pids().items()
+            for name, pid in pids.items()
         ]
 
 

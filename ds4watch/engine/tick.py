@@ -64,6 +64,8 @@ class Engine:
         self._watched: list[Watch] = []
         self._failing = False
         self.known = known
+        self.beaten_at = clock.monotonic()
+        """When the last tick ended, well or not, on the clock that never steps."""
 
     def wake(self) -> None:
         """Let the next tick begin at once."""
@@ -80,7 +82,7 @@ class Engine:
             if self._clock.monotonic() >= due:
                 due += interval
             await self.beat()
-            now = self._clock.monotonic()
+            now = self.beaten_at = self._clock.monotonic()
             if now > due:
                 self._parts.telemetry.process.tick_overruns.inc()
                 due = next_due(due, interval, now)

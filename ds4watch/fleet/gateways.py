@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ds4watch.config.settings import GatewaySettings
+from ds4watch.config.settings import GatewaySettings, RunBy
 from ds4watch.fleet.life import LifeLimits, backoff_seconds
 from ds4watch.fleet.process import ProcessRecord, ProcessTable
 from ds4watch.fleet.recipe import worker_environment
@@ -83,6 +83,11 @@ class GatewayKeeper:
             for name, kept in self._kept.items():
                 self._look(name, kept)
 
+    @property
+    def wanted(self) -> int:
+        """How many gateways there should be, whoever starts them."""
+        return self._settings.processes
+
     def pids(self) -> dict[str, int]:
         """Return the process ids by name."""
         return {name: kept.record.pid for name, kept in self._kept.items()}
@@ -102,6 +107,8 @@ class GatewayKeeper:
         return all(gone)
 
     def _names(self) -> list[str]:
+        if self._settings.run_by is RunBy.SYSTEMD:
+            return []
         return [f"g{number}" for number in range(self._settings.processes)]
 
     def _look(self, name: str, kept: _Kept) -> None:

@@ -17,8 +17,12 @@ from ds4watch.model.series import labels_of
 
 _SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "API_KEY", "WEBHOOK")
 _KEPT_SECRETS = ("HF_TOKEN",)
-_NOT_INHERITED = ("VLLM_SERVER_DEV_MODE", "PROMETHEUS_MULTIPROC_DIR")
-"""A profile says who has development endpoints; workers of one such folder add up their metrics."""
+_NOT_INHERITED = (
+    *("VLLM_SERVER_DEV_MODE", "PROMETHEUS_MULTIPROC_DIR"),
+    *("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"),
+)
+"""A profile says who has development endpoints; workers of one such folder add up their metrics.
+What systemd wants to hear, it wants to hear from us."""
 _MAKE_SECONDS = 900.0
 
 

@@ -19,6 +19,7 @@ from ds4watch.gateway.clock import SystemClock
 from ds4watch.gateway.files import raise_file_limit
 from ds4watch.gateway.server import GatewayOptions, serving
 from ds4watch.model.errors import ConfigError, StoreError
+from ds4watch.telemetry.service_manager import service_manager
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -42,9 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 async def _serve(options: GatewayOptions) -> int:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    manager = service_manager(os.environ)
     try:
         async with serving(options, SystemClock()):
+            manager.ready()
             await stop.wait()
+            manager.stopping()
     except (StoreError, ConfigError) as error:
         return _refuse(f"gateway {options.name}: {error}")
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import tempfile
@@ -9,7 +10,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
+import yaml
 
 from ds4watch.model.errors import WorkerError
 from tests.conftest import ROOT, is_missing
@@ -20,6 +23,15 @@ from tests.flow.daemon import free_ports
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 _MIB = 1 << 20
+
+
+def test_rays_own_schema_has_nothing_to_say_of_the_cluster_file() -> None:
+    found = (ROOT / ".venv-ray").glob("lib/python3*/site-packages/ray/autoscaler/ray-schema.json")
+    schema = next(found, None)
+    if schema is None:
+        is_missing("no Ray in .venv-ray (make ray)")
+    text = (ROOT / "serving" / "ray" / "cluster.yml").read_text(encoding="utf-8")
+    jsonschema_rs.validate(json.loads(schema.read_text(encoding="utf-8")), yaml.safe_load(text))
 
 
 @pytest.fixture(scope="module")

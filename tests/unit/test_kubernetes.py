@@ -9,10 +9,11 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from ds4watch.config.loader import load_settings
 from ds4watch.config.shipped import shipped
 
 FOLDER = Path(str(shipped("serving/kubernetes")))
-MANIFESTS = ("budget.yml", "profile.yml", "services.yml", "workers.yml")
+MANIFESTS = ("budget.yml", "ds4watch.yml", "profile.yml", "services.yml", "workers.yml")
 VERSIONS = ("1.30", "1.34")
 """Oldest and newest that the manifests are meant for."""
 
@@ -25,7 +26,21 @@ def manifest(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_kubernetes_own_schema_has_nothing_to_say(name: str, version: str) -> None:
-    kubernetes_validate.validate(manifest(name), version, strict=True)
+    for document in yaml.safe_load_all((FOLDER / name).read_text(encoding="utf-8")):
+        kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_ds4watch_in_a_pod_has_settings_that_load_and_ports_that_it_serves() -> None:
+    text = (FOLDER / "ds4watch.yml").read_text(encoding="utf-8")
+    config, service, pods = yaml.safe_load_all(text)
+    settings = load_settings(config["data"]["ds4watch.yml"], "ds4watch.yml")
+    (container,) = pods["spec"]["template"]["spec"]["containers"]
+    ports = {it["name"]: it["containerPort"] for it in container["ports"]}
+    assert ports == {"gateway": settings.gateway.port, "admin": settings.admin.port}
+    assert {it["targetPort"]: it["port"] for it in service["spec"]["ports"]} == ports
+    assert len(settings.fleet.external) == manifest("workers.yml")["spec"]["replicas"]
+    grace = pods["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert grace > settings.gateway.drain_seconds
 
 
 def test_a_misspelt_field_would_be_found() -> None:
