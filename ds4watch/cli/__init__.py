@@ -25,6 +25,8 @@ COMMANDS: dict[str, Command] = {
     "up": Command("ds4watch.cli.up", "Start daemon, gateway and workers; Ctrl-C stops them."),
     "down": Command("ds4watch.cli.down", "Stop all of them: finish open requests, then end."),
     "status": Command("ds4watch.cli.status", "Show workers, alerts, service level, signals, cost."),
+    "top": Command("ds4watch.cli.top", "Watch the fleet live in the terminal."),
+    "signals": Command("ds4watch.cli.signals", "Show what is measured now, of all or a worker."),
     "workers": Command(
         "ds4watch.cli.workers", "List, drain, stop, start the workers; show their logs."
     ),
@@ -42,10 +44,12 @@ COMMANDS: dict[str, Command] = {
     "resume": Command("ds4watch.cli.resume", "Lift a hold: actions are taken again."),
     "check": Command("ds4watch.cli.check", "Check settings, profiles, rules and policy."),
     "rules": Command("ds4watch.cli.rules", "Check, test, explain, replay alert rules."),
+    "doctor": Command("ds4watch.cli.doctor", "Look for what is broken, and say how to mend it."),
     "sim": Command("ds4watch.cli.sim", "Run simulated vLLM workers by themselves."),
     "load": Command("ds4watch.cli.load", "Send a bounded test load to the gateway."),
     "gateway": Command("ds4watch.cli.gateway", "Run one gateway process (for a systemd unit)."),
     "install": Command("ds4watch.cli.install", "Install ds4watch as a systemd service."),
+    "completion": Command("ds4watch.cli.completion", "Print completion for bash, zsh, fish."),
     "config": Command("ds4watch.cli.config"),
     "version": Command("ds4watch.cli.version", "Print the version."),
 }
