@@ -46,7 +46,7 @@ def _readings(status: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for worker in status.get("fleet") or ():
         rate = (worker.get("signals") or {}).get(_RATE)
         yield _rate_of(worker), rate if isinstance(rate, int | float) else 0.0
-    waiting = (status.get("signals") or {}).get("ds4_waiting_requests")
+    waiting = (status.get("signals") or {}).get("ds4_queue_depth")
     yield "waiting", waiting if isinstance(waiting, int | float) else 0.0
 
 
@@ -104,7 +104,7 @@ def _head(status: Mapping[str, Any], past: Past) -> Iterator[Text]:
         f"   {money(cost.get('per_hour'), currency)} an hour, "
         f"today {money(cost.get('spent_today'), currency)}   "
     )
-    waiting = (status.get("signals") or {}).get("ds4_waiting_requests")
+    waiting = (status.get("signals") or {}).get("ds4_queue_depth")
     text.append(f"waiting {number(waiting)} {past.line('waiting')}")
     yield text
     if level:

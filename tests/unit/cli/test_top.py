@@ -24,7 +24,7 @@ def status(rate: float, waiting: float = 0, **more: Any) -> dict[str, Any]:
         "policy": {"level": 1, "level_name": "shorter", "reason": "QueueDepthHigh"},
         "cost": {"currency": "USD", "per_hour": "1.9", "spent_today": "0.5"},
         "fleet": [worker],
-        "signals": {"ds4_waiting_requests": waiting},
+        "signals": {"ds4_queue_depth": waiting},
         "alerts": [],
     } | more
 
