@@ -25,6 +25,7 @@ from ds4watch.config.settings import RunBy, Settings
 from ds4watch.engine.again import Reload, execute_anew, faults_of
 from ds4watch.engine.api_keys import ApiKeys, board_keys, recovered
 from ds4watch.engine.blueprint import Blueprint, budgets_of, read_blueprint
+from ds4watch.engine.external_alerts import KEPT, ExternalAlerts
 from ds4watch.engine.gpu_journal import GpuJournal
 from ds4watch.engine.ladder_journal import StateLadders, kept_ladders
 from ds4watch.engine.own_books import OwnBooks
@@ -63,6 +64,7 @@ from ds4watch.model.action import ActionKind, ActionStatus
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.notify.dispatcher import Channel, Dispatcher
 from ds4watch.notify.journal import Journal
+from ds4watch.notify.secret import secret_of
 from ds4watch.scrape.descriptors import raise_limit
 from ds4watch.scrape.discovery import Discovery
 from ds4watch.scrape.exposition import PageReader
@@ -213,7 +215,7 @@ async def _assemble(
     telemetry = Telemetry()
     runner = await _runner(stores, board, settings, metrics=telemetry.process, clock=clock)
     dispatcher = Dispatcher(
-        state, await _channel(settings, stack), metrics=telemetry.process, clock=clock
+        state, await _channel(settings, clock, stack), metrics=telemetry.process, clock=clock
     )
     wake = asyncio.Event()
     desk = _gpu_desk(blueprint, GpuJournal(state, telemetry.process, clock), clock, stack)
@@ -266,6 +268,12 @@ async def _assemble(
             blueprint.remote, settings, blueprint.rules, stack, wake=wake, clock=clock
         ),
         tallies=tallies,
+        external=ExternalAlerts(
+            state,
+            (await state.kept_values()).get(KEPT),
+            clock,
+            fresh_seconds=settings.notify.alertmanager.fresh_seconds,
+        ),
     )
     known = await known_from(stores, fleet, clock, budgets=budgets_of(settings))
     sight = Sight(
@@ -432,13 +440,16 @@ def _supervisor(
     )
 
 
-async def _channel(settings: Settings, stack: AsyncExitStack) -> Channel:
-    url = settings.notify.webhook_url
-    if url is None:
+async def _channel(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Channel:
+    notify = settings.notify
+    if notify.webhook_url is None:
         return Journal()
     module: Any = importlib.import_module("ds4watch.notify.webhook")
     session = await stack.enter_async_context(module.open_session())
-    return cast("Channel", module.Webhook(session, url))
+    secret = secret_of(notify.webhook_secret, notify.webhook_secret_file)
+    return cast(
+        "Channel", module.Webhook(session, notify.webhook_url, secret=secret, now=clock.now)
+    )
 
 
 def _engine_settings(blueprint: Blueprint) -> EngineSettings:

@@ -5,6 +5,7 @@ Loaded after the first evaluation, which would otherwise wait for the web framew
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import AsyncExitStack
 from functools import partial
@@ -13,10 +14,15 @@ from ds4watch.engine.blueprint import Blueprint
 from ds4watch.engine.care_run import LOOK_SECONDS, CareRun, CareSources
 from ds4watch.engine.commands import Commands
 from ds4watch.engine.jobs import Jobs, JobSettings
+from ds4watch.engine.notify_orders import ButtonOrders
+from ds4watch.engine.notify_setup import Hooks, Told, open_notifier
+from ds4watch.engine.notify_views import RuleViews
 from ds4watch.engine.parts import Parts
 from ds4watch.engine.prometheus_facts import PrometheusFacts
 from ds4watch.engine.quality_run import fixed_prompts
 from ds4watch.engine.query_process import QueryProcess
+from ds4watch.engine.report_calendar import LOOK_SECONDS as REPORT_LOOK_SECONDS
+from ds4watch.engine.report_calendar import ReportCalendar
 from ds4watch.engine.restart import Stores
 from ds4watch.engine.rolling_commands import RollingCommands
 from ds4watch.engine.rolling_quality import compared
@@ -56,9 +62,48 @@ async def open_beside(
     rolling = RollingCommands(
         daemon.rolling, surge=lambda specs: room(parts.gpus.last, specs, most=most)
     )
-    await stack.enter_async_context(_admin(daemon, parts, rolling, facts, queries, listener))
+    commands = Commands(
+        daemon.engine, parts.state, daemon.wishes, rolling, daemon.keys, daemon.clock
+    )
+    hooks = await _notify(daemon, blueprint, parts, queries, commands, stack)
+    await stack.enter_async_context(
+        _admin(daemon, parts, rolling, facts, queries, listener, commands=commands, hooks=hooks)
+    )
     queries.begin()
-    await stack.enter_async_context(_jobs(daemon, blueprint, parts, stores, client_of))
+    jobs = _jobs(daemon, blueprint, parts, stores, client_of)
+    if hooks.has_channels:
+        reports = ReportCalendar(
+            blueprint.settings.notify.reports, parts.state, hooks.tell_report, daemon.clock
+        )
+        jobs.also("reports", reports.look, seconds=REPORT_LOOK_SECONDS)
+    await stack.enter_async_context(jobs)
+
+
+async def _notify(
+    daemon: Daemon,
+    blueprint: Blueprint,
+    parts: Parts,
+    queries: QueryProcess,
+    commands: Commands,
+    stack: AsyncExitStack,
+) -> Hooks:
+    """Tell people, and return what others may call."""
+    assert parts.external is not None
+    told = Told(
+        settings=blueprint.settings,
+        environment=os.environ,
+        state=parts.state,
+        known=daemon.engine.known,
+        external=parts.external,
+        queries=queries,
+        orders=ButtonOrders(commands, daemon.clock),
+        views=RuleViews(parts.rules, queries),
+        metrics=parts.telemetry.process,
+        clock=daemon.clock,
+    )
+    notifier, hooks = await open_notifier(told, stack)
+    daemon.also["messages"] = notifier.run
+    return hooks
 
 
 def _admin(
@@ -68,6 +113,9 @@ def _admin(
     facts: PrometheusFacts,
     queries: QueryProcess,
     listener: socket.socket,
+    *,
+    commands: Commands,
+    hooks: Hooks,
 ) -> AdminServer:
     engine, place, clock = daemon.engine, daemon.place, daemon.clock
     sources = Sources(
@@ -84,9 +132,10 @@ def _admin(
     )
     ports = Ports(
         source=Status(engine.known, place, sources, clock=clock),
-        commands=Commands(engine, parts.state, daemon.wishes, rolling, daemon.keys, clock),
+        commands=commands,
         facts=facts,
         queries=queries,
+        hooks=hooks,
     )
     return admin_server(
         listener,

@@ -40,6 +40,7 @@ COMMANDS: dict[str, Command] = {
     "history": Command("ds4watch.cli.history", "Show, export, check and prune stored samples."),
     "audit": Command("ds4watch.cli.audit", "Tell what happened, when, and why."),
     "cost": Command("ds4watch.cli.cost", "Tell what was spent, on what, for whom, and why."),
+    "notify": Command("ds4watch.cli.notify", "Try the channels; show and send reports."),
     "hold": Command("ds4watch.cli.hold", "Forbid automatic actions for a while."),
     "resume": Command("ds4watch.cli.resume", "Lift a hold: actions are taken again."),
     "check": Command("ds4watch.cli.check", "Check settings, profiles, rules and policy."),

@@ -61,6 +61,11 @@ class AdminClient:
         found: dict[str, Any] = self._ask("GET", f"/requests?{query}")
         return found
 
+    def report(self, period: str, *, tell: bool) -> dict[str, Any]:
+        """Return a report of the last day or week; tell it to all channels. Raises AdminError."""
+        found: dict[str, Any] = self._ask("POST" if tell else "GET", f"/reports/{period}")
+        return found
+
     def explain(self, name: str) -> list[dict[str, Any]]:
         """Return what the rules of a name see now. Raises AdminError."""
         rules: list[dict[str, Any]] = self._ask("GET", f"/rules/{quote(name, safe='')}")["rules"]

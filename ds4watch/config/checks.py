@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 
 from ds4watch.config.document import Document, Path
+from ds4watch.config.notify import notify_faults
 from ds4watch.config.profile import Profile
 from ds4watch.config.provisioning_checks import calendar_faults
 from ds4watch.config.scrape_checks import check_groups, login_faults
@@ -26,6 +27,7 @@ def check_settings(settings: Settings, document: Document) -> list[Located]:
         *_check_scrape(settings, document),
         *check_groups(settings, document),
         *_check_source(settings, document),
+        *_check_notify(settings, document),
         *_check_store(settings, document),
         *_check_spans(settings, document),
         *_check_ports(settings, document),
@@ -77,6 +79,11 @@ def _check_scrape(settings: Settings, document: Document) -> Iterator[Located]:
 def _check_source(settings: Settings, document: Document) -> Iterator[Located]:
     for path, message, mend in (*source_faults(settings.source), *login_faults(settings.source)):
         yield document.finding(("source", *path), message, mend=mend)
+
+
+def _check_notify(settings: Settings, document: Document) -> Iterator[Located]:
+    for path, message, mend in notify_faults(settings.notify):
+        yield document.finding(("notify", *path), message, mend=mend)
 
 
 def _check_store(settings: Settings, document: Document) -> Iterator[Located]:

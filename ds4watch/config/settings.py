@@ -14,6 +14,7 @@ from ds4watch.config.budgets import BudgetSettings
 from ds4watch.config.compression import CompressionSettings
 from ds4watch.config.gateway_clients import ClientSettings
 from ds4watch.config.gateway_security import IntakeSettings, SignatureSettings
+from ds4watch.config.notify import NotifySettings
 from ds4watch.config.provisioning import ProvisioningSettings
 from ds4watch.config.routing import RoutingSettings
 from ds4watch.config.scrape import ScrapeGroup
@@ -353,14 +354,6 @@ class CostSettings(Section):
     prices: tuple[Price, ...] = Field((Price(),), description="Price list.")
     budgets: tuple[BudgetSettings, ...] = Field(
         (), max_length=200, description="What may be spent, at most 200 of them."
-    )
-
-
-class NotifySettings(Section):
-    """Who is told."""
-
-    webhook_url: str | None = Field(
-        None, pattern=r"^https?://", description="Transitions are posted here as JSON."
     )
 
 

@@ -9,6 +9,7 @@ from ds4watch.actions.runner import Runner
 from ds4watch.cost.book import CostBook
 from ds4watch.cost.budgets import BudgetBook
 from ds4watch.cost.prices import PriceEntry
+from ds4watch.engine.external_alerts import ExternalAlerts
 from ds4watch.engine.provision import Provisioning
 from ds4watch.engine.remote_rounds import Rounds
 from ds4watch.engine.rulebook import RuleBook
@@ -71,6 +72,8 @@ class Parts:
     tallies: Tallies
     provision: Provisioning | None = None
     """None: load is not looked ahead of."""
+    external: ExternalAlerts | None = None
+    """Alerts of others; None: nobody hands any on."""
     rounds: Rounds | None = None
     """Of questions to the server that evaluates rules, if one does."""
 

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any
 
 from ds4watch.actions.runner import Runner
@@ -56,6 +56,8 @@ class Daemon:
     place: Place
     manager: ServiceManager
     clock: Clock
+    also: dict[str, Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=dict)
+    """Loops of what is loaded beside the ticks."""
 
     def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
         """Return what runs until the end."""
@@ -71,6 +73,7 @@ class Daemon:
             "tell": self._tell(),
             "workers": self.supervisor.watch(),
             "service manager": self._say_alive(),
+            **{name: run() for name, run in self.also.items()},
         }
 
     async def stop_everything(self) -> bool:

@@ -214,7 +214,7 @@ class Engine:
         decision = decide(
             state,
             parts.policy,
-            turn.alerts,
+            (*turn.alerts, *(parts.external.alerts(now) if parts.external is not None else ())),
             holds=known.holds,
             in_flight=parts.runner.in_flight(POOL),
             unconfirmed=went_blind(known.sights.values(), policy.since, now)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from ds4watch.alerting.grouping import Group
 from ds4watch.model.action import ActionPlan, ActionStatus, Hold, Refusal
 from ds4watch.model.alert import AlertState, Transition
 from ds4watch.model.key_budget import KeyBudget
@@ -150,6 +151,20 @@ class Notification:
     fingerprint: str
     payload: Mapping[str, Any]
     created_at: UnixSeconds
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """A group of messages as a channel has it.
+
+    handle: by what the channel finds its message again. trying: the message that was being sent,
+    empty if it is known what became of it.
+    """
+
+    group: Group
+    handle: Mapping[str, Any]
+    trying: str
     attempts: int
 
 

@@ -6,10 +6,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from ds4watch.alerting.grouping import Group, GroupSettings, Note
 from ds4watch.history import (
     action_rows,
     alert_rows,
     audit_rows,
+    group_rows,
     job_rows,
     key_rows,
     ledger_rows,
@@ -41,6 +43,7 @@ from ds4watch.history.rows import (
     Retention,
     RollingChange,
     StartTime,
+    StoredGroup,
     StoredKey,
     TickCommit,
     WorkerWish,
@@ -146,6 +149,56 @@ class StateStore:
     ) -> None:
         """Store how sending went. With an error and no `retry_at` the message is given up."""
         await self._database.write(outbox_rows.finish, notification_id, at, error, retry_at)
+
+    async def add_notes(self, *notes: Note) -> None:
+        """Have something told beside alerts: an action, a question, a report."""
+        await self._database.write(group_rows.insert_notes, list(notes))
+
+    async def absorb_news(self, channels: Mapping[str, GroupSettings], at: UnixSeconds) -> int:
+        """Put what is new in the outbox into the groups of each channel; return how much."""
+        return await self._database.write(group_rows.absorb_news, channels, at)
+
+    async def due_groups(
+        self, channel: str, at: UnixSeconds, settings: GroupSettings
+    ) -> list[StoredGroup]:
+        """Return the groups that are to be told by now, the longest due first."""
+        return await self._database.write(group_rows.due_groups, channel, at, settings)
+
+    async def begin_group(self, channel: str, key: str, trying: str) -> None:
+        """Store that a message is about to be sent."""
+        await self._database.write(group_rows.begin, channel, key, trying)
+
+    async def keep_handle(self, channel: str, key: str, handle: Mapping[str, Any]) -> None:
+        """Store by what a channel finds its message again."""
+        await self._database.write(group_rows.keep_handle, channel, key, handle)
+
+    async def group_failed(self, channel: str, key: str, error: str, *, unsure: bool) -> None:
+        """Store that a message was not sent, or that nobody knows."""
+        await self._database.write(group_rows.failed, channel, key, error, unsure)
+
+    async def group_told(
+        self, channel: str, sent: Group, at: UnixSeconds, settings: GroupSettings
+    ) -> None:
+        """Store that a group was told as it was `sent`."""
+        await self._database.write(group_rows.finished, channel, sent, at, settings)
+
+    async def say_in_group(
+        self,
+        channel: str,
+        key: str,
+        note: Note,
+        *,
+        acknowledged_by: str | None,
+        settings: GroupSettings,
+    ) -> bool:
+        """Add to a group what a person did; False if there is no such group any more."""
+        return await self._database.write(
+            group_rows.say, channel, key, note, acknowledged_by, settings
+        )
+
+    async def groups_waiting(self, at: UnixSeconds) -> list[tuple[str, int, UnixSeconds]]:
+        """Return by channel how many groups are due, and since when the first is."""
+        return await self._database.read(group_rows.waiting, at)
 
     async def add_audit(self, *entries: AuditEntry) -> None:
         """Store audit rows that belong to no tick."""

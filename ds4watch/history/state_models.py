@@ -111,8 +111,26 @@ outbox = Table(
     Column("next_at", Instant, nullable=False),
     Column("finished_at", Instant),
     Column("error", Words),
+    # When it was put into the groups of those channels that have groups.
+    Column("grouped_at", Instant, index=True),
 )
 Index("ix_outbox_status_id", outbox.c.status, outbox.c.id)
+
+notify_groups = Table(
+    "notify_groups",
+    STATE,
+    Column("channel", Name(63), primary_key=True),
+    Column("key", Name(16), primary_key=True),
+    Column("document", Document, nullable=False),
+    # By what the channel finds its message again.
+    Column("handle", Document, nullable=False),
+    # The message that is being sent, or of which nobody knows whether it was.
+    Column("trying", Name(63), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_at", Instant, nullable=False),
+    Column("error", Words),
+)
+Index("ix_notify_groups_due", notify_groups.c.channel, notify_groups.c.next_at)
 
 holds = Table(
     "holds",

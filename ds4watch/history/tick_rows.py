@@ -13,6 +13,7 @@ from ds4watch.history import (
     action_rows,
     alert_rows,
     audit_rows,
+    group_rows,
     ledger_rows,
     meta_rows,
     outbox_rows,
@@ -115,6 +116,8 @@ def store_tick(connection: Connection, commit: TickCommit) -> Committed:
         for plan in (commit.plans if commit.claims else ())
         if plan.id not in duplicates and action_rows.claim_plan(connection, plan, commit.at)
     ]
+    begun = [it for it in commit.plans if not it.dry_run and it.id not in duplicates]
+    group_rows.insert_notes(connection, [group_rows.action_note(it) for it in begun])
     audit_rows.insert_audit(connection, map(audit_rows.of_refusal, commit.refusals))
     refused = []
     for batch in commit.spools:

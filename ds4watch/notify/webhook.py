@@ -1,14 +1,17 @@
-"""A plain webhook: each notification is posted as JSON."""
+"""A plain webhook: each notification is posted as JSON, signed if there is a secret."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import aiohttp
 
 from ds4watch.model.errors import EdgeReason, NotifyError
+from ds4watch.notify.secret import Secret
+from ds4watch.notify.webhook_signature import signed_headers
 
 _KEY_HEADER = "Idempotency-Key"
 _TIMEOUT = aiohttp.ClientTimeout(total=10.0)
@@ -24,20 +27,34 @@ class Webhook:
 
     name = "webhook"
 
-    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        url: str,
+        *,
+        secret: Secret | None = None,
+        now: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._session = session
         self._url = url
+        self._secret = secret or Secret()
+        self._now = now
 
     async def send(self, payload: Mapping[str, Any]) -> None:
         """Post the notification. Raises NotifyError; a 4xx other than 408 and 429 is final.
 
         One that is posted again, because nobody knows whether it arrived, has the same key.
         """
-        headers = {_KEY_HEADER: str(payload["id"])} if "id" in payload else {}
+        body = json.dumps(dict(payload)).encode()
+        headers = {"Content-Type": "application/json"}
+        if "id" in payload:
+            headers[_KEY_HEADER] = str(payload["id"])
+        if self._secret:
+            headers |= signed_headers(self._secret.read(), body, self._now())
         try:
             async with self._session.post(
                 self._url,
-                json=dict(payload),
+                data=body,
                 headers=headers,
                 timeout=_TIMEOUT,
                 allow_redirects=False,

@@ -40,6 +40,11 @@ class ProcessMetrics:
         self.job_last_success = _gauge("ds4_job_last_success_timestamp_seconds", registry)
         self.actions = _counter("ds4_actions_total", registry)
         self.notifications = _counter("ds4_notifications_total", registry)
+        self.outbox_waiting = _gauge("ds4_outbox_groups", registry)
+        self.outbox_oldest = _gauge("ds4_outbox_oldest_seconds", registry)
+        self.notify_up = _gauge("ds4_notify_channel_up", registry)
+        self.notify_commands = _counter("ds4_notify_commands_total", registry)
+        self.heartbeat = _gauge("ds4_heartbeat_last_success_timestamp_seconds", registry)
         build = EXPOSED["ds4_build_info"]
         info = Gauge(build.name, build.help, build.labels, registry=registry)
         info.labels(__version__).set(1)

@@ -305,6 +305,16 @@ PROCESS_SIGNALS = (
     gauge("ds4_job_last_success_timestamp_seconds", "End of a job's last good run.", "job"),
     counter("ds4_actions_total", "Actions, by how they ended.", "kind", "status"),
     counter("ds4_notifications_total", "Notifications, by outcome.", "channel", "outcome"),
+    gauge("ds4_outbox_groups", "Messages that are due and not sent yet.", "channel"),
+    gauge("ds4_outbox_oldest_seconds", "How long the longest of them has been due.", "channel"),
+    gauge(
+        "ds4_notify_channel_up", "1 while a channel takes messages, 0 while it does not.", "channel"
+    ),
+    counter("ds4_notify_commands_total", "Buttons pressed, by what came of it.", "outcome"),
+    gauge(
+        "ds4_heartbeat_last_success_timestamp_seconds",
+        "When the dead man's switch was last told that we live.",
+    ),
     gauge("ds4_build_info", "1, labelled with the version that runs.", "version"),
 )
 """About ds4watch itself; kept by telemetry, the others are handed to it."""

@@ -18,6 +18,7 @@ from ds4watch.model.ports import Clock
 from ds4watch.web.changes import changes
 from ds4watch.web.gate import LOOPBACK_HOSTS, Gate
 from ds4watch.web.guard import PROBLEM_TYPE, SECURITY_HEADERS, Guard, problem
+from ds4watch.web.hooks import hooks
 from ds4watch.web.keys import keys
 from ds4watch.web.ports import Ports
 from ds4watch.web.prometheus import prometheus
@@ -57,6 +58,8 @@ def create_app(
     app.include_router(prometheus(ports.facts, ports.queries, clock), prefix=PROMETHEUS_API)
     app.include_router(changes(ports.source, ports.commands), prefix=API)
     app.include_router(keys(ports.commands), prefix=API)
+    if ports.hooks is not None:
+        app.include_router(hooks(ports.hooks), prefix=API)
     _add_pages(app, render_metrics)
     hosts = LOOPBACK_HOSTS if open_reads else None
     app.add_middleware(Guard, gate=Gate(tokens, open_reads=open_reads, hosts=hosts))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ds4watch.model.question import Question
+from ds4watch.web.hooks import Hooks
 
 
 class AdminSource(Protocol):
@@ -153,3 +154,4 @@ class Ports:
     commands: AdminCommands
     facts: PrometheusSource
     queries: QuerySource
+    hooks: Hooks | None = None

@@ -1,0 +1,251 @@
+"""Slack by its Web API: one message a group, edited in place; what is new goes into its thread.
+
+Each message carries its id as metadata. After an unclear end (a time-out, a daemon that died) it
+is looked for by that, and sent again only if it is not there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import aiohttp
+from slack_sdk.web.async_client import AsyncWebClient
+
+from ds4watch.alerting.grouping import News, ranked
+from ds4watch.model.ports import UnixSeconds
+from ds4watch.notify.group_channel import ChannelError, Digest, Keep, Telling
+from ds4watch.notify.picture import sparkline
+from ds4watch.notify.secret import Secret
+from ds4watch.notify.slack_errors import mapped
+from ds4watch.notify.slack_message import (
+    Links,
+    Message,
+    digest_message,
+    follow_up,
+    message_of,
+    title_of,
+)
+from ds4watch.notify.slack_report import report_picture, report_title
+
+log = logging.getLogger(__name__)
+
+_EVENT = "ds4watch"
+_TIMEOUT_SECONDS = 15
+_LOOK_BACK = 200
+_GONE = frozenset({"Slack refuses the message: message_not_found"})
+
+
+class Views(Protocol):
+    """What of an alert is shown beside its value."""
+
+    def threshold(self, news: News) -> str:
+        """Return the condition that it passed, as `> 50`; empty if it is not known."""
+        ...
+
+    async def past(self, news: News, at: UnixSeconds) -> Sequence[tuple[UnixSeconds, float]]:
+        """Return the last hour of what the rule looks at; empty if it is not known."""
+        ...
+
+
+class NoViews:
+    """Knows nothing beside the value."""
+
+    def threshold(self, news: News) -> str:
+        """Return nothing."""
+        del news
+        return ""
+
+    async def past(self, news: News, at: UnixSeconds) -> Sequence[tuple[UnixSeconds, float]]:
+        """Return nothing."""
+        del news, at
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class SlackPlace:
+    """Where and how to post. buttons: whether somebody would hear them being pressed."""
+
+    token: Secret
+    channel: str
+    api_url: str = "https://slack.com/api/"
+    buttons: bool = False
+    pictures: bool = True
+    timeout_seconds: int = _TIMEOUT_SECONDS
+    gap_seconds: float = 1.0
+
+
+class Slack:
+    """One channel of Slack."""
+
+    name = "slack"
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        place: SlackPlace,
+        links: Links,
+        views: Views | None = None,
+    ) -> None:
+        self.gap_seconds = place.gap_seconds
+        self.views: Views = views or NoViews()
+        self._session = session
+        self._place = place
+        self._links = links
+
+    async def tell(self, telling: Telling, keep: Keep) -> None:
+        """Post or edit the group's message; say in its thread what is new. Raises ChannelError."""
+        group, handle = telling.group, dict(telling.handle)
+        message = self._message(telling)
+        stands = handle.get("ts") and handle.get("begun") == group.first_at
+        if stands and group.members and not await self._edited(handle, message):
+            stands = False
+        if not stands:
+            handle = await self._posted(telling, message)
+            await keep(handle)
+        elif handle.get("posted") != group.id:
+            await self._said(telling, handle)
+        if self._place.pictures and not handle.get("picture"):
+            # Marked first: a picture too few is better than one too many.
+            await keep({**handle, "picture": True})
+            await self._draw(telling, handle)
+
+    async def digest(self, digest: Digest) -> None:
+        """Post what came up during an outage. Raises ChannelError."""
+        await self._once(digest.id, digest_message(digest), unsure=digest.unsure)
+
+    async def whisper(self, channel: str, user: str, text: str) -> None:
+        """Tell one person something that the others do not see. Raises ChannelError."""
+        async with mapped():
+            await self._client().chat_postEphemeral(channel=channel, user=user, text=text)
+
+    def _message(self, telling: Telling) -> Message:
+        return message_of(telling, self._links, self.views.threshold, buttons=self._place.buttons)
+
+    async def _posted(self, telling: Telling, message: Message) -> dict[str, Any]:
+        group = telling.group
+        found = await self._once(group.id, message, unsure=telling.unsure)
+        return {**found, "begun": group.first_at, "posted": group.id}
+
+    async def _edited(self, handle: Mapping[str, Any], message: Message) -> bool:
+        """Edit the message; False if somebody deleted it."""
+        try:
+            async with mapped():
+                await self._client().chat_update(
+                    channel=handle["channel"],
+                    ts=handle["ts"],
+                    text=message.text,
+                    attachments=message.attachments,
+                )
+        except ChannelError as error:
+            if str(error) in _GONE:
+                return False
+            raise
+        return True
+
+    async def _said(self, telling: Telling, handle: Mapping[str, Any]) -> None:
+        message = follow_up(telling, self.views.threshold, buttons=self._place.buttons)
+        if message is None:
+            return
+        await self._once(
+            telling.group.id,
+            message,
+            unsure=telling.unsure,
+            channel=handle["channel"],
+            thread=handle["ts"],
+        )
+
+    async def _once(
+        self,
+        id_: str,
+        message: Message,
+        *,
+        unsure: bool,
+        channel: str = "",
+        thread: str | None = None,
+    ) -> dict[str, Any]:
+        """Post unless it is there already; return where it is."""
+        channel = channel or self._place.channel
+        if unsure:
+            ts = await self._find(id_, channel, thread)
+            if ts is not None:
+                return {"channel": channel, "ts": ts}
+        async with mapped():
+            answer = await self._client().chat_postMessage(
+                channel=channel,
+                text=message.text,
+                attachments=message.attachments,
+                thread_ts=thread,
+                unfurl_links=False,
+                unfurl_media=False,
+                metadata={"event_type": _EVENT, "event_payload": {"id": id_}},
+            )
+        return {"channel": str(answer.get("channel") or channel), "ts": str(answer["ts"])}
+
+    async def _find(self, id_: str, channel: str, thread: str | None) -> str | None:
+        """Return the `ts` of the message with this id, if it is among the last ones."""
+        client = self._client()
+        async with mapped():
+            if thread is not None:
+                answer = await client.conversations_replies(
+                    channel=channel, ts=thread, limit=_LOOK_BACK, include_all_metadata=True
+                )
+            else:
+                answer = await client.conversations_history(
+                    channel=channel, limit=_LOOK_BACK, include_all_metadata=True
+                )
+        messages: list[dict[str, Any]] = answer.get("messages") or []
+        for found in messages:
+            payload = (found.get("metadata") or {}).get("event_payload") or {}
+            if payload.get("id") == id_:
+                return str(found["ts"])
+        return None
+
+    async def _draw(self, telling: Telling, handle: Mapping[str, Any]) -> None:
+        """Put the picture into the thread; without one the message is good enough."""
+        try:
+            picture, title = await self._picture(telling)
+            if picture is None:
+                return
+            async with mapped():
+                await self._client().files_upload_v2(
+                    content=picture,
+                    filename="chart.png",
+                    title=title,
+                    alt_txt=title[:1000],
+                    channel=handle["channel"],
+                    thread_ts=handle["ts"],
+                )
+        except ChannelError as error:
+            log.warning("a picture for Slack was left out: %s", error)
+
+    async def _picture(self, telling: Telling) -> tuple[bytes | None, str]:
+        group = telling.group
+        for note in group.notes:
+            if note.kind == "report":
+                return report_picture(note.payload), report_title(note.payload)
+        if not group.firing:
+            return None, ""
+        worst = ranked(group.members)[0].news
+        points = await self.views.past(worst, telling.at)
+        limit = _limit(self.views.threshold(worst))
+        return sparkline(points, threshold=limit), f"{title_of(group)}, the last hour"
+
+    def _client(self) -> AsyncWebClient:
+        # No handlers: a retry of the library's own would post twice.
+        return AsyncWebClient(
+            token=self._place.token.read(),
+            base_url=self._place.api_url,
+            timeout=self._place.timeout_seconds,
+            session=self._session,
+            retry_handlers=[],
+        )
+
+
+def _limit(threshold: str) -> float | None:
+    try:
+        return float(threshold.rsplit(maxsplit=1)[-1])
+    except (IndexError, ValueError):
+        return None

@@ -1,0 +1,289 @@
+"""A group as a message of Slack: what is wrong, by how much, what was done, how to stop it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ds4watch.alerting.grouping import Group, Member, News, Note, Told, Why, ranked
+from ds4watch.model.alert import Tier
+from ds4watch.model.ports import UnixSeconds
+from ds4watch.notify.group_channel import Digest, Telling
+from ds4watch.notify.slack_report import report_blocks, report_title
+from ds4watch.notify.slack_text import (
+    MAX_FALLBACK,
+    Block,
+    actions,
+    button,
+    context,
+    cut,
+    escaped,
+    link,
+    section,
+    table,
+    when,
+)
+
+COLOURS = {
+    Tier.CRITICAL: "#c62828",
+    Tier.WARNING: "#ef9a00",
+    Tier.INFO: "#1976d2",
+    Tier.NONE: "#757575",
+}
+OVER_COLOUR = "#2e7d32"
+_SIGNS = {Tier.CRITICAL: "🔴", Tier.WARNING: "🟠", Tier.INFO: "🔵", Tier.NONE: "⚪"}
+_MOST_LISTED = 10
+_MOST_NOTES = 5
+_DIGEST_LISTED = 30
+SILENCE_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Where more is to be seen; empty: nowhere. runbooks: put before a rule's relative address."""
+
+    admin: str = ""
+    dashboard: str = ""
+    runbooks: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is posted. `text` is what a notification shows."""
+
+    text: str
+    colour: str
+    blocks: tuple[Block, ...]
+
+    @property
+    def attachments(self) -> list[dict[str, Any]]:
+        """The blocks, with a stripe in the tier's colour beside them."""
+        return [{"color": self.colour, "fallback": self.text, "blocks": list(self.blocks)}]
+
+
+Threshold = Callable[[News], str]
+"""From an alert to the condition that it passed, as `> 50`; empty if it is not known."""
+
+
+def message_of(telling: Telling, links: Links, threshold: Threshold, *, buttons: bool) -> Message:
+    """Return a group as it stands."""
+    group = telling.group
+    if not group.members:
+        return _notes_message(group, buttons=buttons)
+    title = title_of(group)
+    shown = ranked(group.members)[:_MOST_LISTED]
+    blocks = [section(f"{_sign(group)} *{escaped(title)}*")]
+    blocks += [section(_member_text(it, threshold, telling.at)) for it in shown]
+    hidden = len(group.members) - len(shown) + group.more
+    if hidden:
+        blocks.append(context(f"… and {hidden} more alerts"))
+    if group.acknowledged_by:
+        blocks.append(context(f"👀 {escaped(group.acknowledged_by)} sees to it"))
+    if links_text := _links(group, links):
+        blocks.append(context(links_text))
+    if buttons and group.firing:
+        blocks.append(actions(_group_buttons(group)))
+    return Message(cut(escaped(title), MAX_FALLBACK), _colour(group), tuple(blocks))
+
+
+def title_of(group: Group) -> str:
+    """Return a group in one line."""
+    names = sorted({it.news.name for it in group.members})
+    name = names[0] if len(names) == 1 else f"{len(names)} kinds of alerts"
+    firing = len(group.firing) + group.more
+    over = len(group.members) - len(group.firing)
+    if not firing:
+        return f"{name}: over" + (f" ({over} alerts)" if over > 1 else "")
+    counts = f"{firing} firing" + (f", {over} over" if over else "")
+    return f"{name} ({group.tier.value}): {counts}"
+
+
+def _sign(group: Group) -> str:
+    return _SIGNS[group.tier] if group.firing else "✅"
+
+
+def _colour(group: Group) -> str:
+    return COLOURS[group.tier] if group.firing else OVER_COLOUR
+
+
+def _member_text(member: Member, threshold: Threshold, now: UnixSeconds) -> str:
+    news = member.news
+    annotations = dict(news.annotations)
+    head = escaped(annotations.get("summary") or news.reason or news.name)
+    where = _where(news)
+    value = f"value *{_number(news.value)}*"
+    if limit := threshold(news):
+        value += f", threshold {escaped(limit)}"
+    if news.firing:
+        span = f"firing since {when(member.fired_at)}"
+    else:
+        span = f"over since {when(news.at)}, fired for {_span(news.at - member.fired_at)}"
+    sign = _SIGNS[news.tier] if news.firing else "✅"
+    fresh = " · *new*" if member.told is Told.NOTHING else ""
+    description = escaped(annotations.get("description", ""))
+    lines = [f"{sign} {cut(head, 600)}{fresh}", " · ".join(it for it in (where, value, span) if it)]
+    if news.firing and description:
+        lines.append(f"_{cut(description, 600)}_")
+    del now
+    return "\n".join(lines)
+
+
+def _where(news: News) -> str:
+    labels = dict(news.labels)
+    shown = [f"{name} `{escaped(labels[name])}`" for name in sorted(labels) if name not in _HIDDEN]
+    return cut(", ".join(shown), 600)
+
+
+_HIDDEN = frozenset({"alertname", "severity", "ds4_ladder"})
+
+
+def _number(text: str) -> str:
+    try:
+        return f"{float(text):.6g}"
+    except ValueError:
+        return escaped(text) or "-"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(0.0, seconds):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _links(group: Group, links: Links) -> str:
+    found = []
+    if links.dashboard:
+        found.append(link(links.dashboard, "dashboard"))
+    runbooks = {
+        url
+        for it in group.members
+        if (url := _runbook(dict(it.news.annotations).get("runbook_url", ""), links))
+    }
+    found += [link(url, "runbook") for url in sorted(runbooks)[:3]]
+    if links.admin:
+        found.append(link(f"{links.admin}/api/ds4/v1/audit", "audit"))
+        found.append(link(links.admin, "status"))
+    return " · ".join(found)
+
+
+def _runbook(url: str, links: Links) -> str:
+    if not url or url.startswith(("https://", "http://")):
+        return url
+    return f"{links.runbooks.rstrip('/')}/{url.lstrip('/')}" if links.runbooks else ""
+
+
+def value_of(**fields: str) -> str:
+    """Return what a button carries."""
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True)
+
+
+def _group_buttons(group: Group) -> list[Block]:
+    shared = {
+        name: value
+        for name, value in dict(group.firing[0].news.labels).items()
+        if name != "severity"
+        and all(dict(it.news.labels).get(name) == value for it in group.firing)
+    }
+    pool = shared.get("pool", "default")
+    found = [
+        button("Acknowledge", "acknowledge", value_of(group=group.key)),
+        button(
+            "Hold actions 1 h",
+            "hold",
+            value_of(group=group.key, pool=pool),
+            ask=f"No automatic action on {pool} for an hour.",
+        ),
+    ]
+    match = value_of(group=group.key, match=value_of(**shared))
+    if shared and len(match) <= 2000:
+        found.insert(1, button("Silence 1 h", "silence", match))
+    return found
+
+
+def note_buttons(note: Note, key: str) -> list[Block]:
+    """Return what can be done about a note."""
+    action = str(note.payload.get("action", ""))
+    value = value_of(group=key, action=action)
+    if not action or len(value) > 2000:
+        return []
+    if note.kind == "approval":
+        return [
+            button("Approve", "approve", value, style="primary"),
+            button("Refuse", "refuse", value, style="danger"),
+        ]
+    if note.kind == "action" and not note.payload.get("undoes"):
+        return [button("Roll back", "undo", value, ask="This takes the action back.")]
+    return []
+
+
+def note_text(note: Note) -> str:
+    """Return a note in a few lines."""
+    payload = note.payload
+    what = f"{payload.get('what', '')} {payload.get('target', '')}".strip()
+    reason = escaped(str(payload.get("reason", "")))
+    if note.kind == "said":
+        return escaped(str(payload.get("text", "")))
+    if note.kind == "approval":
+        until = payload.get("expires_at")
+        limit = f"; without an answer by {when(float(until))} it is not done" if until else ""
+        return f"❓ *May this be done?* {escaped(what)}: {reason}{limit}"
+    if note.kind == "report":
+        return report_title(payload)
+    undone = " (takes back an earlier action)" if payload.get("undoes") else ""
+    values = ", ".join(f"{name} {value}" for name, value in payload.get("parameters", {}).items())
+    return f"⚙️ *{escaped(what)}*{undone}: {reason}" + (f" ({escaped(values)})" if values else "")
+
+
+def _notes_message(group: Group, *, buttons: bool) -> Message:
+    blocks: list[Block] = []
+    for note in group.notes[:_MOST_NOTES]:
+        if note.kind == "report":
+            blocks += report_blocks(note.payload)
+            continue
+        blocks.append(section(note_text(note)))
+        found = note_buttons(note, group.key) if buttons else []
+        blocks += [actions(found)] if found else []
+    text = note_text(group.notes[0]) if group.notes else "nothing new"
+    return Message(cut(text, MAX_FALLBACK) or "-", COLOURS[Tier.INFO], tuple(blocks))
+
+
+def follow_up(telling: Telling, threshold: Threshold, *, buttons: bool) -> Message | None:
+    """Return what is said in the thread of a message that was sent before; None: nothing."""
+    group = telling.group
+    fresh = [it for it in ranked(group.members) if it.is_news]
+    blocks = [section(_member_text(it, threshold, telling.at)) for it in fresh[:_MOST_LISTED]]
+    if len(fresh) > _MOST_LISTED:
+        blocks.append(context(f"… and {len(fresh) - _MOST_LISTED} more"))
+    for note in group.notes[:_MOST_NOTES]:
+        blocks.append(section(note_text(note)))
+        found = note_buttons(note, group.key) if buttons else []
+        blocks += [actions(found)] if found else []
+    if telling.why is Why.REPEAT:
+        blocks.append(section(f"Still: {escaped(title_of(group))}"))
+    if not blocks:
+        return None
+    text = escaped(title_of(group)) if group.members else note_text(group.notes[0])
+    return Message(cut(text, MAX_FALLBACK) or "-", _colour(group), tuple(blocks))
+
+
+def digest_message(digest: Digest) -> Message:
+    """Return what came up while Slack could not be reached."""
+    over = [it for it in digest.groups if it.members and not it.firing]
+    alerts = sum(len(it.members) + it.more for it in digest.groups)
+    title = f"Messages could not be delivered for {_span(digest.until - digest.since)}"
+    facts = {
+        "from": when(digest.since),
+        "until": when(digest.until),
+        "alerts meanwhile": str(alerts),
+        "over by now": str(sum(len(it.members) for it in over)),
+    }
+    listed = [it for it in digest.groups if it.members][:_DIGEST_LISTED]
+    lines = [f"{_sign(it)} {escaped(title_of(it))}" for it in listed]
+    if hidden := len([it for it in digest.groups if it.members]) - len(listed):
+        lines.append(f"… and {hidden} more")
+    blocks: Sequence[Block] = [section(f"📭 *{title}*"), table(facts)]
+    if lines:
+        blocks = [*blocks, section("\n".join(cut(line, 90) for line in lines))]
+    return Message(f"{title}: {alerts} alerts meanwhile", COLOURS[Tier.WARNING], tuple(blocks))
