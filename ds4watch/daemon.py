@@ -24,7 +24,8 @@ from ds4watch.config.places import resolve_state_dir
 from ds4watch.config.settings import RunBy, Settings
 from ds4watch.engine.again import Reload, execute_anew, faults_of
 from ds4watch.engine.api_keys import ApiKeys, board_keys, recovered
-from ds4watch.engine.blueprint import Blueprint, budgets_of, read_blueprint
+from ds4watch.engine.blueprint import Blueprint, read_blueprint
+from ds4watch.engine.cost_plan import budgets_of, gentle_levels
 from ds4watch.engine.external_alerts import KEPT, ExternalAlerts
 from ds4watch.engine.gpu_journal import GpuJournal
 from ds4watch.engine.ladder_journal import StateLadders, kept_ladders
@@ -210,7 +211,9 @@ async def _assemble(
             keys=tuple(board_keys(stored_keys, clock.now())),
         )
     )
-    keys = ApiKeys(stored_keys, state, board, clock)
+    keys = ApiKeys(
+        stored_keys, state, board, clock, gentle=gentle_levels(settings, blueprint.policy)
+    )
     await keys.refresh()
     telemetry = Telemetry()
     runner = await _runner(stores, board, settings, metrics=telemetry.process, clock=clock)
@@ -274,6 +277,7 @@ async def _assemble(
             clock,
             fresh_seconds=settings.notify.alertmanager.fresh_seconds,
         ),
+        keys=keys,
     )
     known = await known_from(stores, fleet, clock, budgets=budgets_of(settings))
     sight = Sight(

@@ -10,10 +10,14 @@ import socket
 from contextlib import AsyncExitStack
 from functools import partial
 
+from ds4watch.cost.attribution import part_of
+from ds4watch.engine import ledger_jobs
 from ds4watch.engine.blueprint import Blueprint
 from ds4watch.engine.care_run import LOOK_SECONDS, CareRun, CareSources
 from ds4watch.engine.commands import Commands
+from ds4watch.engine.cost_plan import offload_bytes_of, storage_prices_of
 from ds4watch.engine.jobs import Jobs, JobSettings
+from ds4watch.engine.ledger_jobs import LedgerJobs
 from ds4watch.engine.notify_orders import ButtonOrders
 from ds4watch.engine.notify_setup import Hooks, Told, open_notifier
 from ds4watch.engine.notify_views import RuleViews
@@ -175,7 +179,23 @@ def _jobs(
     )
     care = _care(daemon, blueprint, parts, client_of)
     jobs.also("care", care.look, seconds=LOOK_SECONDS)
+    ledger = _ledger(daemon, blueprint)
+    jobs.also("ledger", ledger.look, seconds=ledger_jobs.LOOK_SECONDS)
     return jobs
+
+
+def _ledger(daemon: Daemon, blueprint: Blueprint) -> LedgerJobs:
+    by_profile = offload_bytes_of(blueprint.profiles)
+    known = daemon.engine.known
+    return LedgerJobs(
+        daemon.state,
+        blueprint.state_dir,
+        storage_prices_of(blueprint.settings),
+        daemon.clock,
+        offload_bytes=lambda: sum(
+            by_profile.get(it.profile, 0) for it in known.fleet.workers if part_of(it) is not None
+        ),
+    )
 
 
 def _care(daemon: Daemon, blueprint: Blueprint, parts: Parts, client_of: WorkerClients) -> CareRun:

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from ds4watch.cli.common import Admin, Config, Json, connect, new_app, print_json
 from ds4watch.cli.console import console
+from ds4watch.cli.cost_bands import tell_bands
 from ds4watch.cli.display import money
 from ds4watch.cli.instants import instant
 from ds4watch.cost.budgets import Period, period_start
@@ -24,7 +25,7 @@ from ds4watch.model.money import NANOS_PER_UNIT, Nanos
 app = new_app(no_args_is_help=True)
 
 _DAY_SECONDS = 86_400
-_COST_COLUMNS = ("hour_at", "worker", "profile", "part", "nanos")
+_COST_COLUMNS = ("hour_at", "worker", "profile", "part", "method", "nanos")
 _WORK_COLUMNS = (
     "hour_at",
     "key",
@@ -46,6 +47,7 @@ class By(StrEnum):
     PART = "part"
     KEY = "key"
     MODEL = "model"
+    CONTEXT = "context"
 
 
 @app.command()
@@ -78,14 +80,21 @@ def by(
     as_json: Json = False,
     days: Days = 1,
 ) -> None:
-    """Tell today's money by worker, profile, part, key or model.
+    """Tell today's money by worker, profile, part, key, model or context.
+
+    Context is the length of prompts, in bands up to 128K tokens: money of the time with requests
+    running, time that they were at workers, their share of what is kept in KV caches meanwhile.
 
     A key or a model has its share, by tokens computed, of the hours in which it had requests; the
     rest is of hours without.
 
     Example: ds4watch cost by model --days 7
     """
-    _tell(connect(config, admin).client.cost(*_last(days)), what, as_json=as_json)
+    found = connect(config, admin).client.cost(*_last(days))
+    if what is By.CONTEXT:
+        tell_bands(found, as_json=as_json)
+    else:
+        _tell(found, what, as_json=as_json)
 
 
 @app.command()
@@ -162,6 +171,9 @@ def _tell(found: Mapping[str, Any], what: By, *, as_json: bool) -> None:
     if left:
         table.add_row("hours without requests", *_amounts(left, whole, found["currency"]))
     table.add_row("total", *_amounts(whole, whole, found["currency"]))
+    kept = sum(row["nanos"] for row in found["storage"])
+    if kept and what is By.PART:
+        table.add_row("storage, beside it", money(kept / NANOS_PER_UNIT, found["currency"]), "")
     console().print(table)
 
 

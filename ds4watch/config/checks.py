@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 
+from ds4watch.config.cost import Price
 from ds4watch.config.document import Document, Path
 from ds4watch.config.notify import notify_faults
 from ds4watch.config.profile import Profile
@@ -150,16 +151,28 @@ def _check_fleet(settings: Settings, document: Document) -> Iterator[Located]:
 
 
 def _check_prices(settings: Settings, document: Document) -> Iterator[Located]:
-    base: Path = ("cost", "prices")
-    for position, price in enumerate(settings.cost.prices):
-        if price.valid_from.tzinfo is None:
-            path = (*base, position, "valid_from")
-            yield document.finding(path, "must name its time zone", mend="add Z for UTC")
+    lists = {
+        "prices": [it.valid_from for it in settings.cost.prices],
+        "storage_prices": [it.valid_from for it in settings.cost.storage_prices],
+    }
+    for name, instants in lists.items():
+        for position, valid_from in enumerate(instants):
+            if valid_from.tzinfo is None:
+                path: Path = ("cost", name, position, "valid_from")
+                yield document.finding(path, "must name its time zone", mend="add Z for UTC")
     budgets = [(it.period, it.key, it.model) for it in settings.cost.budgets]
     yield from _repeated(document, ("cost", "budgets"), map(_told, budgets), mend="leave one")
-    prices = settings.cost.prices
-    keys = [f"{price.profile} from {price.valid_from.isoformat()}" for price in prices]
-    yield from _repeated(document, base, keys, mend="leave one of the two prices")
+    keys = [f"{_priced(it)} from {it.valid_from.isoformat()}" for it in settings.cost.prices]
+    mend = "leave one of the two prices"
+    yield from _repeated(document, ("cost", "prices"), keys, mend=mend)
+    kept = [f"{it.what} from {it.valid_from.isoformat()}" for it in settings.cost.storage_prices]
+    yield from _repeated(document, ("cost", "storage_prices"), kept, mend=mend)
+
+
+def _priced(price: Price) -> str:
+    host = f" at {price.host}" if price.host != "*" else ""
+    gpu = f" on {price.gpu}" if price.gpu is not None else ""
+    return f"{price.profile}{host}{gpu}"
 
 
 def _told(budget: tuple[str, str | None, str | None]) -> str:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import AwareDatetime, Field, model_validator
 
 from ds4watch.config.section import Seconds, Section
 from ds4watch.model.worker import Ability
@@ -48,6 +48,13 @@ class Geometry(Section):
     weights_mib: float | None = Field(
         None, gt=0, description="Size of the weight files; goes before `parameters`."
     )
+
+
+class PriceChange(Section):
+    """What a GPU costs for an hour from an instant on. History is never priced anew."""
+
+    price_gpu_hour: Decimal = Field(ge=0, description="Price of a GPU for an hour.")
+    valid_from: AwareDatetime = Field(description="Instant from which it holds (UTC).")
 
 
 class Profile(Section):
@@ -118,6 +125,9 @@ class Profile(Section):
     price_gpu_hour: Decimal | None = Field(
         None, ge=0, description="Price of a GPU for an hour; goes before cost.prices."
     )
+    price_changes: tuple[PriceChange, ...] = Field(
+        (), description="What `price_gpu_hour` is from later instants on."
+    )
     work: WorkClass = Field(WorkClass.ANY, description="What kind of requests it is kept for.")
     expected_tokens: int | None = Field(
         None, ge=1, description="Prompt and answer of a usual request, for the check of the batch."
@@ -160,6 +170,13 @@ class Profile(Section):
         """Whether its workers have vLLM's development endpoints."""
         is_told = self.environment.get("VLLM_SERVER_DEV_MODE", "0").strip() == "1"
         return self.sleep or is_told or "--dev-mode" in self.engine_args
+
+    @model_validator(mode="after")
+    def _changes_are_of_a_price(self) -> Profile:
+        if self.price_changes and self.price_gpu_hour is None:
+            message = "`price_changes` say what `price_gpu_hour` becomes: give that, too"
+            raise ValueError(message)
+        return self
 
     @model_validator(mode="after")
     def _vllm_needs_a_model(self) -> Profile:

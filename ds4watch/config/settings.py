@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from decimal import Decimal
 from enum import StrEnum
 
 from pydantic import Field, SecretStr, model_validator
 
 from ds4watch.config.admission import AdmissionSettings
 from ds4watch.config.batching import BatchingSettings
-from ds4watch.config.budgets import BudgetSettings
 from ds4watch.config.compression import CompressionSettings
+from ds4watch.config.cost import CostSettings
 from ds4watch.config.gateway_clients import ClientSettings
 from ds4watch.config.gateway_security import IntakeSettings, SignatureSettings
 from ds4watch.config.notify import NotifySettings
@@ -334,26 +332,6 @@ class CareSettings(Section):
     memory_good_seconds: Seconds = Field(
         86_400.0,
         description="A worker that was given less memory is tried with one step less of it then.",
-    )
-
-
-class Price(Section):
-    """The price of an hour of one worker from an instant on. History is never priced anew."""
-
-    profile: str = Field("*", description="Profile it holds for; * for all others.")
-    per_hour: Decimal = Field(Decimal("0.95"), ge=0, description="Price of a worker hour.")
-    valid_from: datetime = Field(
-        datetime(1970, 1, 1, tzinfo=UTC), description="Instant from which it holds (UTC)."
-    )
-
-
-class CostSettings(Section):
-    """Money."""
-
-    currency: str = Field("USD", pattern=r"^[A-Z]{3}$", description="ISO 4217 code.")
-    prices: tuple[Price, ...] = Field((Price(),), description="Price list.")
-    budgets: tuple[BudgetSettings, ...] = Field(
-        (), max_length=200, description="What may be spent, at most 200 of them."
     )
 
 

@@ -22,38 +22,53 @@ class CostPart(StrEnum):
     PREFILL = "prefill"
     DECODE = "decode"
     IDLE = "idle"
+    SPARE = "spare"
+    """Ready, and has served nothing since."""
     STARTING = "starting"
     ASLEEP = "asleep"
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Money of one part in one hour (`hour_at`: its start)."""
+    """Money of one part in one hour (`hour_at`: its start), for so much time at a price."""
 
     hour_at: int
     worker: str
     profile: str
     part: CostPart
     nanos: Nanos
+    nanos_per_hour: Nanos = 0
+    paid_ms: int = 0
 
 
 _STARTING = (WorkerPhase.STARTING, WorkerPhase.LOADING, WorkerPhase.WARMING)
 _UNPAID = (WorkerPhase.ABSENT, WorkerPhase.FAILED)
 
 
-def part_of(worker: WorkerView) -> CostPart | None:
-    """Return what the worker's time is spent on; None while it holds no machine."""
+def part_of(worker: WorkerView, served_at: UnixSeconds | None = None) -> CostPart | None:
+    """Return what the worker's time is spent on; None while it holds no machine.
+
+    served_at: when it last answered somebody. One that is ready and has not since is a spare.
+    """
     if worker.phase in _UNPAID:
         return None
     if worker.phase in _STARTING:
         return CostPart.STARTING
     if worker.phase is WorkerPhase.ASLEEP:
         return CostPart.ASLEEP
-    return CostPart.BUSY if (worker.load.running or 0.0) > 0 else CostPart.IDLE
+    if (worker.load.running or 0.0) > 0:
+        return CostPart.BUSY
+    is_spare = worker.phase is WorkerPhase.READY and (served_at or 0.0) < worker.since
+    return CostPart.SPARE if is_spare else CostPart.IDLE
 
 
 def charges(
-    worker: WorkerView, prices: Sequence[PriceEntry], start: UnixSeconds, end: UnixSeconds
+    worker: WorkerView,
+    prices: Sequence[PriceEntry],
+    start: UnixSeconds,
+    end: UnixSeconds,
+    *,
+    served_at: UnixSeconds | None = None,
 ) -> tuple[Charge, ...]:
     """Return what the worker's time from `start` to `end` costs.
 
@@ -61,22 +76,25 @@ def charges(
     and a span costs the difference at its ends. So an hour cut anywhere, any number of times,
     sums to exactly its price.
     """
-    part = part_of(worker)
+    part = part_of(worker, served_at)
     if part is None:
         return ()
     found = []
     for hour_ms, first, last in _hours(round(start * 1000), round(end * 1000)):
-        price = price_at(prices, worker.profile, hour_ms / 1000)
+        price = price_at(prices, worker.profile, hour_ms / 1000, worker.url)
         nanos = price * last // MS_PER_HOUR - price * first // MS_PER_HOUR
-        if nanos:
-            found.append(Charge(hour_ms // 1000, worker.id, worker.profile, part, nanos))
+        if price:
+            hour_at, paid_ms = hour_ms // 1000, last - first
+            found.append(Charge(hour_at, worker.id, worker.profile, part, nanos, price, paid_ms))
     return tuple(found)
 
 
 def per_hour(workers: Sequence[WorkerView], prices: Sequence[PriceEntry], at: UnixSeconds) -> Nanos:
     """Return what the fleet, as it stands, costs an hour."""
     return sum(
-        price_at(prices, worker.profile, at) for worker in workers if part_of(worker) is not None
+        price_at(prices, worker.profile, at, worker.url)
+        for worker in workers
+        if part_of(worker) is not None
     )
 
 

@@ -20,9 +20,6 @@ from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.usage import Usage
 
-PROMPT_WEIGHT: Final = 2
-ANSWER_WEIGHT: Final = 5
-"""An answer's token takes as long as two and a half of a prompt's: OpenCost's fallback."""
 LEAST_ELAPSED_RATIO: Final = 1 / 6
 """Before so much of an hour, nothing is projected; nor of longer periods before an hour."""
 _RECENT_HOURS: Final = 24
@@ -88,9 +85,8 @@ class BudgetBook:
 
     def add_work(self, hour_at: int, key: str, model: str, usage: Usage) -> None:
         """Book what requests of an hour took."""
-        weight = weight_of(usage)
-        if self._budgets and weight > 0:
-            self._hour(hour_at).weights[key, model] += weight
+        if self._budgets and usage.work > 0:
+            self._hour(hour_at).weights[key, model] += usage.work
 
     def standings(self, now: UnixSeconds) -> Iterator[Standing]:
         """Yield each budget's standing."""
@@ -139,12 +135,6 @@ class BudgetBook:
         for at in gone:
             del self._hours[at]
             self._closed.pop(at, None)
-
-
-def weight_of(usage: Usage) -> int:
-    """Return the work of tokens; what came from the cache is none."""
-    missed = max(0, usage.prompt - usage.cached)
-    return PROMPT_WEIGHT * missed + ANSWER_WEIGHT * usage.completion
 
 
 def shares(nanos: Nanos, weights: Weights) -> dict[tuple[Scope, str], Nanos]:

@@ -9,14 +9,6 @@ from ds4watch.model.key_budget import KeyUse
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 
-COMPLETION_WEIGHT = 4
-"""A generated token beside one of the prompt that was computed: what sellers of both ask."""
-
-
-def weight_of(use: KeyUse) -> int:
-    """Return how much of a worker's work tokens stand for; cached ones were not computed."""
-    return max(0, use.prompt - use.cached) + COMPLETION_WEIGHT * use.completion
-
 
 def spent_by_key(
     uses: Iterable[KeyUse], busy: Mapping[tuple[UnixSeconds, str], Nanos]
@@ -24,7 +16,7 @@ def spent_by_key(
     """Return money by key and hour. Of an hour of a worker never more is given out than it cost."""
     weights: dict[tuple[UnixSeconds, str], Counter[str]] = {}
     for use in uses:
-        weights.setdefault((use.hour_at, use.worker), Counter())[use.key] += weight_of(use)
+        weights.setdefault((use.hour_at, use.worker), Counter())[use.key] += use.usage.work
     spent: dict[str, Counter[UnixSeconds]] = {}
     for place, by_key in weights.items():
         total = by_key.total()

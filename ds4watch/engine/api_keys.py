@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -12,7 +12,9 @@ from ds4watch.cost.key_spending import spent_by_key
 from ds4watch.history.rows import AuditEntry, AuditKind, StoredKey
 from ds4watch.model.errors import RefusedError, StoreError
 from ds4watch.model.key_budget import BudgetLeft, KeyBudget, KeyUse, Span, budget_left, span_of
+from ds4watch.model.key_easing import Ease, KeyStanding, ease_of, standings_of
 from ds4watch.model.key_limits import KeyLimits
+from ds4watch.model.limits import Limits
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.service_policy import ApiKey
@@ -51,8 +53,15 @@ class ApiKeys:
     """All keys, those that were revoked too."""
 
     def __init__(
-        self, stored: Iterable[StoredKey], store: KeyStore, board: KeyBoard, clock: Clock
+        self,
+        stored: Iterable[StoredKey],
+        store: KeyStore,
+        board: KeyBoard,
+        clock: Clock,
+        *,
+        gentle: Sequence[Limits] = (),
     ) -> None:
+        """gentle: what a key is eased to before its budget runs out, the gentlest first."""
         self._keys = {key.name: key for key in stored}
         self._store = store
         self._board = board
@@ -61,6 +70,8 @@ class ApiKeys:
         self._read_from: UnixSeconds | None = None
         self._published: tuple[ApiKey, ...] | None = None
         self._is_failing = False
+        self._gentle = tuple(gentle)
+        self._eases: dict[str, Ease] = {}
 
     async def run(self) -> None:
         """Keep budgets and what has run out up to date for ever."""
@@ -85,7 +96,10 @@ class ApiKeys:
     def publish(self) -> None:
         """Give gateways the keys that hold now, if they are others than before."""
         now = self._clock.now()
-        keys = tuple(board_keys(self._keys.values(), now, lambda key: self._left(key, now)))
+        keys = tuple(
+            replace(it, eased=self._eased(self._keys[it.name], now))
+            for it in board_keys(self._keys.values(), now, lambda key: self._left(key, now))
+        )
         if keys != self._published:
             self._published = keys
             self._board.publish_keys(keys)
@@ -156,6 +170,29 @@ class ApiKeys:
     def _left(self, key: StoredKey, now: UnixSeconds) -> BudgetLeft | None:
         return budget_left(key.budget, self._spent.get(key.name, {}).items(), now)
 
+    def standings(self) -> list[tuple[str, Ease, tuple[KeyStanding, ...]]]:
+        """Return how far each key with a budget is eased, and how its budgets stand."""
+        now = self._clock.now()
+        return [
+            (key.name, self._eases.get(key.name, Ease.NONE), self._standings(key, now))
+            for key in self._live(now)
+            if key.budget.limits()
+        ]
+
+    def _standings(self, key: StoredKey, now: UnixSeconds) -> tuple[KeyStanding, ...]:
+        return standings_of(key.budget, self._spent.get(key.name, {}), now)
+
+    def _eased(self, key: StoredKey, now: UnixSeconds) -> Limits | None:
+        """Return what a key is eased to, and note it; the log tells of each change."""
+        before = self._eases.get(key.name, Ease.NONE)
+        ease = ease_of(self._standings(key, now), before) if self._gentle else Ease.NONE
+        if ease is not before:
+            self._eases[key.name] = ease
+            log.warning("key %s: eased before its budget runs out: %s", key.name, ease.name.lower())
+        if ease is Ease.NONE:
+            return None
+        return self._gentle[min(ease, len(self._gentle)) - 1]
+
     async def _read_spent(self, now: UnixSeconds) -> None:
         """Read the month at first, then the hours that may still change: this and the last."""
         month, _ = span_of(Span.MONTH, now)
@@ -181,6 +218,7 @@ class ApiKeys:
             "limits": key.limits.as_json(),
             "budget": key.budget.as_json(),
             "left": None if left is None else left.as_json(),
+            "eased": self._eases.get(key.name, Ease.NONE).name.lower(),
         }
 
 

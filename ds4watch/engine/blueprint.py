@@ -9,7 +9,6 @@ from pathlib import Path
 from types import TracebackType
 
 from ds4watch.alerting.rulefile import RuleFile, read_rules
-from ds4watch.config.budgets import BudgetSettings
 from ds4watch.config.files import (
     LoadedSettings,
     filter_file,
@@ -20,12 +19,11 @@ from ds4watch.config.files import (
     rule_files,
     wanted_workers,
 )
-from ds4watch.config.lints.arguments import gpus_of
 from ds4watch.config.lints.findings import Lint
 from ds4watch.config.profile import Profile
 from ds4watch.config.settings import BackendKind, Settings
-from ds4watch.cost.budgets import Budget, Period, Scope
-from ds4watch.cost.prices import PriceEntry, price_entry, with_own_prices
+from ds4watch.cost.prices import PriceEntry
+from ds4watch.engine.cost_plan import gpu_model, prices_of
 from ds4watch.engine.order_check import check_order
 from ds4watch.engine.remote_source import elsewhere_of
 from ds4watch.engine.rolling_files import FleetFiles
@@ -33,7 +31,6 @@ from ds4watch.engine.rulebook import RuleBook
 from ds4watch.fleet.plan import check_specs, find_vllm, wanted_specs
 from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.model.errors import ConfigError, Located
-from ds4watch.model.money import nanos_from_decimal
 from ds4watch.model.ports import Clock
 from ds4watch.policy.policyfile import PolicyFile, load_policy
 from ds4watch.scrape.gpu_watch import GpuWatch
@@ -145,6 +142,7 @@ def read_blueprint(
         settings = _with_filter(loaded)
     faults.raise_if_any()
     gpus = GpuWatch(GpuReader(clock))
+    reading = gpus.read_blocking(_GPU_SECONDS)
     return Blueprint(
         settings=settings,
         state_dir=state_dir,
@@ -152,10 +150,10 @@ def read_blueprint(
         profiles=profiles,
         vllm_python=vllm_python,
         gpus=gpus,
-        has_gpu=gpus.read_blocking(_GPU_SECONDS).has_gpu,
+        has_gpu=reading.has_gpu,
         rules=rules,
         policy=policy,
-        prices=_prices(settings, profiles),
+        prices=prices_of(settings, profiles, gpu_model(reading)),
         scrape=scrape,
         remote=remote,
         file=loaded.file,
@@ -179,35 +177,3 @@ def _with_filter(loaded: LoadedSettings) -> Settings:
     compile_filter(read_filter(path)[0], str(path))
     gateway = loaded.settings.gateway.model_copy(update={"output_filter": str(path)})
     return loaded.settings.model_copy(update={"gateway": gateway})
-
-
-def _prices(settings: Settings, profiles: Mapping[str, Profile]) -> tuple[PriceEntry, ...]:
-    listed = [
-        price_entry(price.profile, price.per_hour, price.valid_from.timestamp())
-        for price in settings.cost.prices
-    ]
-    own = {
-        name: profile.price_gpu_hour * gpus_of(profile)
-        for name, profile in profiles.items()
-        if profile.price_gpu_hour is not None
-    }
-    return with_own_prices(listed, own)
-
-
-def budgets_of(settings: Settings) -> tuple[Budget, ...]:
-    """Return the budgets of the settings."""
-    return tuple(
-        Budget(
-            _scope_of(it),
-            it.key or it.model or "",
-            Period(it.period),
-            nanos_from_decimal(it.limit),
-        )
-        for it in settings.cost.budgets
-    )
-
-
-def _scope_of(budget: BudgetSettings) -> Scope:
-    if budget.key is not None:
-        return Scope.KEY
-    return Scope.MODEL if budget.model is not None else Scope.TOTAL

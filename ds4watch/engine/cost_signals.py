@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from ds4watch.cost.book import CostBook
 from ds4watch.cost.budgets import BudgetBook
+from ds4watch.engine.api_keys import ApiKeys
 from ds4watch.model.money import NANOS_PER_UNIT, Nanos
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import Sample, labels_of
+
+_MOST_KEYS = 100
 
 
 def cost_samples(per_hour: Nanos, spent: Nanos, currency: str) -> list[Sample]:
@@ -73,4 +76,24 @@ def budget_samples(book: BudgetBook, now: UnixSeconds, currency: str) -> list[Sa
         if it.projected is not None:
             projected = it.projected / NANOS_PER_UNIT
             found.append(Sample("ds4_cost_budget_projected", labels, projected))
+    return found
+
+
+def key_budget_samples(keys: ApiKeys, currency: str) -> list[Sample]:
+    """Return how keys stand that have budgets of their own: those that have spent most of them."""
+    found = []
+    known = sorted(keys.standings(), key=lambda it: -max(each.used_ratio for each in it[2]))
+    for name, ease, standings in known[:_MOST_KEYS]:
+        found.append(Sample("ds4_key_budget_easing", (("key", name),), float(ease)))
+        for it in standings:
+            labels = labels_of(
+                {"scope": "api_key", "who": name, "period": it.span.value, "currency": currency}
+            )
+            found += [
+                Sample("ds4_cost_budget_limit", labels, it.limit / NANOS_PER_UNIT),
+                Sample("ds4_cost_budget_spent", labels, it.spent / NANOS_PER_UNIT),
+            ]
+            if it.projected is not None:
+                projected = it.projected / NANOS_PER_UNIT
+                found.append(Sample("ds4_cost_budget_projected", labels, projected))
     return found

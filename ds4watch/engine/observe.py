@@ -15,9 +15,11 @@ from ds4watch.engine.cost_signals import (
     budget_samples,
     cost_samples,
     hour_samples,
+    key_budget_samples,
 )
 from ds4watch.engine.gateway_signals import admission_samples, gateway_samples
 from ds4watch.engine.gateway_totals import GatewayTotals
+from ds4watch.engine.ledger_signals import LedgerSignals
 from ds4watch.engine.memory import memory_samples, used_ratio
 from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.shown import LazySamples
@@ -68,6 +70,7 @@ class Observer:
         self._known = known
         self._prefill = PrefillRates()
         self._gateways = GatewayTotals()
+        self._ledger = LedgerSignals(settings.prices, settings.currency)
         self._prefill_due = 0.0
         self._is_told = False
         self.batches: tuple[SpoolBatch, ...] = ()
@@ -184,8 +187,10 @@ class Observer:
             *known.totals.samples(),
             *cost_samples(known.per_hour, known.spent, self._settings.currency),
             *hour_samples(known.cost, now, self._settings.currency),
+            *self._ledger.samples(known.recent, known.fleet.workers, now),
             *anomaly_samples(known.cost, now, self._settings.currency),
             *budget_samples(known.budgets, now, self._settings.currency),
+            *(key_budget_samples(parts.keys, self._settings.currency) if parts.keys else ()),
             *policy_samples(parts.board.policy(), inflight),
             *self._gateways.samples(known.fleet.workers),
             *gateway_samples(gateways),

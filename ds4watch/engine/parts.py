@@ -9,6 +9,9 @@ from ds4watch.actions.runner import Runner
 from ds4watch.cost.book import CostBook
 from ds4watch.cost.budgets import BudgetBook
 from ds4watch.cost.prices import PriceEntry
+from ds4watch.cost.recent import RecentHours
+from ds4watch.cost.turns import Turns
+from ds4watch.engine.api_keys import ApiKeys
 from ds4watch.engine.external_alerts import ExternalAlerts
 from ds4watch.engine.provision import Provisioning
 from ds4watch.engine.remote_rounds import Rounds
@@ -30,6 +33,8 @@ from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.scrape import ScrapeResult, Target
 from ds4watch.model.series import Sample
+from ds4watch.model.usage import RequestOutcome, RequestRecord
+from ds4watch.model.work import works_of
 from ds4watch.model.worker import FleetSnapshot
 from ds4watch.notify.dispatcher import Dispatcher
 from ds4watch.policy.ladder import LadderState
@@ -70,6 +75,8 @@ class Parts:
     spools: Spools
     pool: WarmPool
     tallies: Tallies
+    keys: ApiKeys | None = None
+    """None: nobody needs one."""
     provision: Provisioning | None = None
     """None: load is not looked ahead of."""
     external: ExternalAlerts | None = None
@@ -104,6 +111,10 @@ class Known:
     """Of workers, over the last minute; one whose requests were not timed is not in it."""
     cost: CostBook = field(default_factory=CostBook)
     budgets: BudgetBook = field(default_factory=lambda: BudgetBook(()))
+    recent: RecentHours = field(default_factory=RecentHours)
+    turns: Turns = field(default_factory=Turns)
+    served_at: dict[str, UnixSeconds] = field(default_factory=dict)
+    """When each worker last answered somebody."""
     carried_at: UnixSeconds = 0.0
     """When the book was last stored."""
     jobs: dict[str, JobRun] = field(default_factory=dict)
@@ -111,3 +122,11 @@ class Known:
     """Pages of rules that have a past."""
     unclaimed: frozenset[str] = frozenset()
     """Discovered targets with a past that discovery has not spoken of yet."""
+
+    def note_work(self, record: RequestRecord) -> None:
+        """Take in what a request that is booked took of workers."""
+        for place, work in works_of(record):
+            self.recent.add_work(record.ended_at, place, work)
+        if record.outcome is RequestOutcome.OK:
+            before = self.served_at.get(record.worker, 0.0)
+            self.served_at[record.worker] = max(before, record.ended_at)

@@ -237,7 +237,7 @@ class Provisioning:
 
     def _unit(self, view: WorkerView, fact: Facts | None, now: UnixSeconds) -> Unit:
         is_ours = fact is not None and self._is_ours(fact)
-        price = price_at(self._settings.prices, view.profile, now)
+        price = price_at(self._settings.prices, view.profile, now, view.url)
         return Unit(view.id, standing_of(view.phase), is_ours=is_ours, price=price)
 
     def _is_ours(self, fact: Facts) -> bool:

@@ -67,7 +67,9 @@ def bounds(
     if ceiling is not None:
         ceiling = max(0, ceiling - len(others))
     if budget is not None:
-        budget = max(0, budget - sum(price_at(settings.prices, it.profile, now) for it in others))
+        budget = max(
+            0, budget - sum(price_at(settings.prices, it.profile, now, it.url) for it in others)
+        )
     patience = max(_PATIENCE_RATIO * lead_seconds, _LEAST_PATIENCE_SECONDS)
     return replace(
         limits_of(settings, profile),

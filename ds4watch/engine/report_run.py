@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ds4watch.alerting.grouping import Note
-from ds4watch.cost.budgets import weight_of
 from ds4watch.engine.query_process import QueryProcess
 from ds4watch.engine.query_wire import RangeQuery
 from ds4watch.history.rows import ActionRecord, CostRow, WorkRow
@@ -132,11 +131,11 @@ def rows_of(before: Span, after: Span, currency: str) -> list[dict[str, Any]]:
 
 def lines_of(span: Span, currency: str) -> list[str]:
     """Return what is worth a sentence: an estimate of what the prefix cache saved."""
-    weight = sum(weight_of(it.usage) for it in span.work)
+    weight = sum(it.usage.work for it in span.work)
     cached = sum(it.usage.cached for it in span.work)
     if not weight or not cached:
         return []
-    reused = weight_of(Usage(prompt=cached, cached=0, completion=0))
+    reused = Usage(prompt=cached, cached=0, completion=0).work
     saved = span.parts(_BUSY) * reused / weight
     return [
         f"prefix cache: {cached:,} prompt tokens reused, about {saved:.2f} {currency} (estimate)"

@@ -11,8 +11,11 @@ import numpy as np
 
 from ds4watch import __version__
 from ds4watch.alerting.machine import restore
+from ds4watch.cost.attribution import CostPart
 from ds4watch.cost.book import CostBook
 from ds4watch.cost.budgets import Budget, BudgetBook, first_needed
+from ds4watch.cost.hours import HOUR_SECONDS, hour_of
+from ds4watch.cost.recent import RecentHours
 from ds4watch.engine.blueprint import Blueprint
 from ds4watch.engine.observe import SELF
 from ds4watch.engine.parts import Known
@@ -123,7 +126,20 @@ async def known_from(
         jobs={run.name: run for run in await state.jobs()},
         cost=CostBook.from_json(restored.carry),
         budgets=await budget_book(state, budgets, now),
+        recent=await recent_hours(state, now),
+        served_at={it: min(at, now) for it, at in (await state.last_served()).items()},
     )
+
+
+async def recent_hours(state: StateStore, now: UnixSeconds) -> RecentHours:
+    """Return what the ledger has of the running hour and of the one before."""
+    recent = RecentHours()
+    start = hour_of(now) - HOUR_SECONDS
+    for cost in await state.cost_between(start, now):
+        recent.add_money(int(cost.hour_at), cost.worker, CostPart(cost.part), cost.nanos)
+    for it in await state.works_between(start, now):
+        recent.add_work(it.hour_at, it.place, it.work)
+    return recent
 
 
 async def budget_book(state: StateStore, budgets: Sequence[Budget], now: UnixSeconds) -> BudgetBook:

@@ -19,7 +19,7 @@ from ds4watch.engine.rule_pages import RulePages
 from ds4watch.engine.rulebook import Round
 from ds4watch.engine.sight import went_blind
 from ds4watch.engine.signals import NO_MODEL, POOL, midnight
-from ds4watch.history.rows import AuditEntry, AuditKind, CostRow, SpoolBatch, TickCommit
+from ds4watch.history.rows import AuditEntry, AuditKind, CostRow, PaidRow, SpoolBatch, TickCommit
 from ds4watch.model.action import ActionPlan, Refusal
 from ds4watch.model.alert import AlertPhase
 from ds4watch.model.errors import EdgeError
@@ -118,7 +118,7 @@ class Engine:
         Whatever no decision rests on comes after the deed.
         """
         collected = await self._observer.collect()
-        batches = self._observer.batches
+        batches = self._marked(self._observer.batches)
         now = self._clock.now()
         scraped = [*collected.results, self._observer.see(collected, now)]
         try:
@@ -131,6 +131,10 @@ class Engine:
             self._note_served(batches)
             await self._parts.samples.append(scraped)
             await self._step_pool()
+
+    def _marked(self, batches: tuple[SpoolBatch, ...]) -> tuple[SpoolBatch, ...]:
+        turns = self.known.turns
+        return tuple(replace(it, records=tuple(turns.marked(it.records))) for it in batches)
 
     def _note_served(self, batches: Sequence[SpoolBatch]) -> None:
         self._parts.supervisor.note_served(
@@ -248,6 +252,11 @@ class Engine:
             costs=tuple(
                 CostRow(it.hour_at, it.worker, it.profile, it.part.value, it.nanos)
                 for it in staged(charged, self.known.prefill_ratios)
+                if it.nanos
+            ),
+            paid=tuple(
+                PaidRow(it.hour_at, it.worker, it.profile, it.nanos_per_hour, it.paid_ms, it.nanos)
+                for it in charged
             ),
             workers=tuple(replace(view, load=_NO_LOAD) for view in self.known.fleet.workers),
             carry=self.known.cost.as_json() if is_due else None,
@@ -258,7 +267,8 @@ class Engine:
 
     def _charges(self, worker: WorkerView, now: UnixSeconds) -> Sequence[Charge]:
         start = self.known.charged_until.get(worker.id, now)
-        return charges(worker, self._settings.prices, start, now)
+        served_at = self.known.served_at.get(worker.id)
+        return charges(worker, self._settings.prices, start, now, served_at=served_at)
 
     def _settle(
         self, commit: TickCommit, turn: Round, ladder: LadderState, refused: Mapping[str, int]
@@ -295,12 +305,17 @@ class Engine:
         longest_seconds = _MOST_INTERVALS * self._settings.interval_seconds
         for charge in charged:
             known.budgets.add_money(charge.hour_at, charge.nanos)
+        for it in staged(charged, known.prefill_ratios):
+            known.recent.add_money(it.hour_at, it.worker, it.part, it.nanos)
         known.cost.note(charged, known.prefill_ratios, now, longest_seconds=longest_seconds)
         for record in (record for batch in batches for record in batch.records):
             known.cost.note_request(record)
+            known.note_work(record)
             if record.usage is not None:
                 hour_at = hour_of(record.ended_at)
                 model = record.model_served or NO_MODEL
                 known.budgets.add_work(hour_at, record.key, model, record.usage)
+        for batch in batches:
+            known.turns.note(batch.records)
         if carried:
             known.carried_at = now

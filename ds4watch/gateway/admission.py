@@ -28,7 +28,7 @@ from ds4watch.routing.admission import (
     priority_of,
     share_of,
 )
-from ds4watch.shaping.request import Asked, Shaped
+from ds4watch.shaping.request import Asked, Degrading, Shaped
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,7 @@ class Admission:
         }
         self._watch = Watch(Bounds(**self._own.abnormal.model_dump()))
         self._keys: dict[str, KeyLimits] = {}
+        self._eased: dict[str, Degrading] = {}
         self._quotas = Quotas(
             {name: _rates(it) for name, it in self._own.models.items()},
             {name: _rates(it) for name, it in self._own.classes.items()},
@@ -78,6 +79,11 @@ class Admission:
             key.name: key.limits for key in self._state.board.keys if key.limits != _NO_LIMITS
         }
         self._quotas.tune(self._keys, self._state.processes, self._clock.monotonic())
+        self._eased = {
+            key.name: self._state.degrading_with(key.eased)
+            for key in self._state.board.keys
+            if key.eased is not None
+        }
         self._state.room.stir()
 
     def enter(
@@ -135,9 +141,14 @@ class Admission:
         if found is None:
             raise self._turned_away(call, ShedReason.INFLIGHT)
 
-    async def shortened(self, body: dict[str, Any], asked: Asked) -> Asked:
-        """Return `asked` with the prompt made shorter, if the level wants that and it can be."""
-        degrading = self._state.degrading
+    def degrading(self, call: Call) -> Degrading:
+        """Return what is done to a request: as the policy has it, more for a key that is eased."""
+        if not self._eased:
+            return self._state.degrading
+        return self._eased.get(call.key, self._state.degrading)
+
+    async def shortened(self, body: dict[str, Any], asked: Asked, degrading: Degrading) -> Asked:
+        """Return `asked` with the prompt made shorter, if that is wanted and it can be."""
         ratio = degrading.compress_ratio(asked.prompt_tokens)
         if ratio is None:
             return asked
@@ -152,6 +163,8 @@ class Admission:
             return
         oddities = tuple(f"abnormal={oddity}" for oddity in entry.verdict.oddities)
         level = shaped.degraded[:1] or (f"level={call.level}",)
+        if call.key in self._eased:
+            level = (*level, "budget=eased")
         call.degraded = (*level, *oddities, *shaped.degraded[1:])
         self.degraded.update(it.partition("=")[0] for it in shaped.degraded[1:])
 

@@ -42,6 +42,7 @@ class Call:
     usage: Usage | None = None
     estimated: bool = False
     session: int | None = None
+    conversation: int | None = None
     has_many_turns: bool = False
     is_long: bool = False
     level: int = 0
@@ -91,6 +92,7 @@ class Call:
         tried = "null" if self.tried_at is None else repr(self.tried_at - since)
         degraded = json.dumps(self.degraded) if self.degraded else "[]"
         usage = self.usage
+        talk = "null" if self.conversation is None else str(self.conversation)
         used = "null"
         if usage is not None:
             used = (
@@ -108,5 +110,6 @@ class Call:
             f'"level":{self.level},"degraded":{degraded},'
             f'"retries":{json.dumps(self.retries) if self.retries else "[]"},'
             f'"profile":{_quoted(self.profile)},"work_class":{_quoted(self.work_class)},'
-            f'"filter":{_quoted(self.filter)},"choices":{self.choices}}}\n'
+            f'"filter":{_quoted(self.filter)},"choices":{self.choices},'
+            f'"conversation":{talk}}}\n'
         ).encode()

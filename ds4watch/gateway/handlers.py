@@ -22,7 +22,7 @@ from ds4watch.gateway.state import GatewayState
 from ds4watch.model.ports import Clock
 from ds4watch.model.usage import RequestOutcome
 from ds4watch.routing.sessions import HEADER as SESSION_HEADER
-from ds4watch.routing.sessions import has_many_turns, session_key
+from ds4watch.routing.sessions import conversation_key, has_many_turns, session_key
 from ds4watch.shaping.payload import payload_of
 from ds4watch.shaping.request import shape
 
@@ -160,17 +160,22 @@ class Handlers:
         intake.check(self._check, body, kind)
         self._entry.check_model(visitor, body["model"])
         admitted = self._admission.enter(call, request.headers, body, raw)
+        told = request.headers.get(SESSION_HEADER)
+        call.conversation = conversation_key(told, body)
         if self._state.chooser.wants_sessions:
-            call.session = session_key(request.headers.get(SESSION_HEADER), body)
+            call.session = session_key(told, body) if "user" in body else call.conversation
         call.has_many_turns = has_many_turns(body)
         if not self._admission.has_place():
             await self._admission.until_place(call)
         self._state.inflight.begin_request()
         try:
             asked = admitted.asked
-            if self._state.degrading.compress_ratio(asked.prompt_tokens) is not None:
-                asked = await self._admission.shortened(body, asked)
-            shaped = shape(body, self._state.degrading, kind, asked)
+            degrading = self._admission.degrading(call)
+            if degrading.compress_ratio(asked.prompt_tokens) is not None:
+                asked = await self._admission.shortened(body, asked, degrading)
+                # Meanwhile another board may have come.
+                degrading = self._admission.degrading(call)
+            shaped = shape(body, degrading, kind, asked)
             call.stream = shaped.stream
             call.choices = shaped.body.get("n") or 1
             self._admission.check_shaped(shaped, admitted, call)

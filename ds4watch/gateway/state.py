@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from ds4watch.access.keys import KeyTable
 from ds4watch.config.routing import RoutingSettings
@@ -13,6 +14,7 @@ from ds4watch.gateway.chooser import Chooser
 from ds4watch.gateway.inflight import Inflight
 from ds4watch.gateway.long_queue import LongQueue
 from ds4watch.gateway.waiting import WaitingRoom
+from ds4watch.model.limits import Limits, tighter
 from ds4watch.model.ports import Clock
 from ds4watch.model.service_policy import Board, ServicePolicy
 from ds4watch.model.worker import FleetSnapshot, WorkerPhase
@@ -26,7 +28,7 @@ from ds4watch.routing.choice import (
 from ds4watch.routing.outliers import Window
 from ds4watch.routing.retry import RetryBudget
 from ds4watch.shaping.lease import lapsed
-from ds4watch.shaping.request import NOT_DEGRADING, degrading_of
+from ds4watch.shaping.request import NOT_DEGRADING, Degrading, degrading_of
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +102,11 @@ class GatewayState:
     def heard(self) -> None:
         """Note that there is a daemon."""
         self._heard_at = self._clock.monotonic()
+
+    def degrading_with(self, limits: Limits) -> Degrading:
+        """Return the policy in force made ready with further limits."""
+        policy = replace(self.policy, limits=tighter(self.policy.limits, limits))
+        return degrading_of(policy, self.board.fleet, self.served)
 
     def lapse(self) -> None:
         """Take back what the policy's lease no longer covers."""

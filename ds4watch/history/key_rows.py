@@ -11,6 +11,7 @@ from ds4watch.model.key_budget import KeyBudget, KeyUse
 from ds4watch.model.key_limits import KeyLimits
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.usage import Usage
 
 BUSY = ("busy", "prefill", "decode")
 """The parts of a worker's cost that requests are to blame for."""
@@ -63,7 +64,7 @@ def key_use(connection: Connection, start_at: UnixSeconds) -> list[KeyUse]:
         .group_by(table.hour_at, table.worker, table.key)
     )
     return [
-        KeyUse(hour_at, worker, key, *(int(count) for count in counts))
+        KeyUse(hour_at, worker, key, Usage(*(int(count) for count in counts)))
         for hour_at, worker, key, *counts in connection.execute(query)
     ]
 

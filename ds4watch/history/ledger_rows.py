@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, select
 
-from ds4watch.history import sql
+from ds4watch.history import ledger_parts, sql
 from ds4watch.history.rows import CostRow, RequestTotal, RequestTotals, SpoolBatch, WorkRow
 from ds4watch.history.state_models import (
     cost_hourly,
@@ -19,6 +19,7 @@ from ds4watch.history.state_models import (
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason, Usage
+from ds4watch.model.work import Place, Work, works_of
 
 _Sums = dict[tuple[Any, ...], dict[str, float]]
 
@@ -41,12 +42,17 @@ def book_spool(connection: Connection, batch: SpoolBatch) -> int | None:
         return stored
     requests: _Sums = {}
     retries: _Sums = {}
+    works: dict[tuple[UnixSeconds, Place], Work] = {}
     for record in batch.records:
+        hour_at = hour_of(record.ended_at)
         _add(requests, _request_key(record), _counts(record))
+        for place, work in works_of(record):
+            works[hour_at, place] = works.get((hour_at, place), Work()).plus(work)
         for worker, reason in record.retries:
-            _add(retries, (hour_of(record.ended_at), worker, reason.value), {"retries": 1})
+            _add(retries, (hour_at, worker, reason.value), {"retries": 1})
     sql.add(connection, requests_hourly, _rows(requests_hourly.primary_key, requests))
     sql.add(connection, retries_hourly, _rows(retries_hourly.primary_key, retries))
+    ledger_parts.add_work(connection, works)
     set_offsets(connection, {batch.gateway: batch.end_bytes})
     return None
 

@@ -26,13 +26,17 @@ from ds4watch.history.state_models import (
     alert_events,
     audit,
     cost_hourly,
+    cost_parts_hourly,
     holds,
     outbox,
     own_requests_hourly,
+    paid_hourly,
     quality_runs,
     requests_hourly,
     retries_hourly,
     silences,
+    storage_hourly,
+    work_hourly,
 )
 from ds4watch.model.action import ActionStatus
 from ds4watch.model.ports import UnixSeconds
@@ -41,8 +45,20 @@ ROWS_PER_SLICE = 500
 """Deleted in some 10 ms."""
 BEFORE = 0.0
 """The hour that stands for all hours no longer kept: 1970-01-01."""
-_LEDGER = (requests_hourly, own_requests_hourly, retries_hourly, cost_hourly)
-_KEPT_BY_NAME = frozenset({"model", "outcome", "reason", "part", "work"})
+_LEDGER = (
+    requests_hourly,
+    own_requests_hourly,
+    retries_hourly,
+    cost_hourly,
+    paid_hourly,
+    cost_parts_hourly,
+    work_hourly,
+    storage_hourly,
+)
+_KEPT_BY_NAME = frozenset(
+    {"model", "outcome", "reason", "part", "work", "band", "what"}
+    | {"nanos_per_hour", "nanos_per_gb_hour"}
+)
 _UNFINISHED = (ActionStatus.PLANNED, ActionStatus.RUNNING)
 
 Slice = tuple[Table, ColumnElement[bool]]

@@ -15,6 +15,7 @@ from ds4watch.model.key_limits import KeyLimits
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason, Usage
+from ds4watch.model.work import Place, Work
 from ds4watch.model.worker import WorkerView
 
 
@@ -56,6 +57,37 @@ class CostRow:
     profile: str
     part: str
     nanos: Nanos
+
+
+@dataclass(frozen=True, slots=True)
+class PaidRow:
+    """Time of a worker that was paid for, and at which price; to be added to an hour."""
+
+    hour_at: UnixSeconds
+    worker: str
+    profile: str
+    nanos_per_hour: Nanos
+    paid_ms: int
+    nanos: Nanos
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedWork:
+    """What an hour's requests took of a worker, of prompts of one band."""
+
+    hour_at: UnixSeconds
+    place: Place
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class StorageRow:
+    """What was kept in an hour: bytes times seconds, at one price; to be added to it, or a sum."""
+
+    hour_at: UnixSeconds
+    what: str
+    nanos_per_gb_hour: Nanos
+    byte_seconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +143,7 @@ class TickCommit:
     refusals: tuple[Refusal, ...] = ()
     spools: tuple[SpoolBatch, ...] = ()
     costs: tuple[CostRow, ...] = ()
+    paid: tuple[PaidRow, ...] = ()
     workers: tuple[WorkerView, ...] = ()
     carry: Mapping[str, Any] | None = None
     claims: bool = False

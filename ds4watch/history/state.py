@@ -14,6 +14,7 @@ from ds4watch.history import (
     group_rows,
     job_rows,
     key_rows,
+    ledger_parts,
     ledger_rows,
     meta_rows,
     outbox_rows,
@@ -37,12 +38,14 @@ from ds4watch.history.rows import (
     JobRun,
     Notification,
     OwnRow,
+    PlacedWork,
     QualityRun,
     RequestTotals,
     RestoredState,
     Retention,
     RollingChange,
     StartTime,
+    StorageRow,
     StoredGroup,
     StoredKey,
     TickCommit,
@@ -338,6 +341,26 @@ class StateStore:
     async def work_between(self, start_at: UnixSeconds, end_at: UnixSeconds) -> list[WorkRow]:
         """Return tokens by hour, key and model of the hours that begin in [start_at, end_at)."""
         return await self._database.read(ledger_rows.work_between, start_at, end_at)
+
+    async def works_between(self, start_at: UnixSeconds, end_at: UnixSeconds) -> list[PlacedWork]:
+        """Return what requests took of workers in the hours that begin in [start_at, end_at)."""
+        return await self._database.read(ledger_parts.works_between, start_at, end_at)
+
+    async def last_served(self) -> dict[str, UnixSeconds]:
+        """Return the end of the last hour in which each worker had requests."""
+        return await self._database.read(ledger_parts.last_served)
+
+    async def storage_between(self, start_at: UnixSeconds, end_at: UnixSeconds) -> list[StorageRow]:
+        """Return what was kept in the hours that begin in [start_at, end_at)."""
+        return await self._database.read(ledger_parts.storage_between, start_at, end_at)
+
+    async def add_storage(self, rows: Sequence[StorageRow]) -> None:
+        """Add what was kept to the hours."""
+        await self._database.write(ledger_parts.add_storage, rows)
+
+    async def settle_parts(self, start_at: UnixSeconds) -> int:
+        """Make the parts of the hours from then on anew; return how many rows."""
+        return await self._database.write(ledger_parts.settle, start_at)
 
     async def spent_total(self) -> Nanos:
         """Return all money ever booked."""

@@ -166,6 +166,60 @@ cost_hourly = Table(
     Column("nanos", BigInteger, nullable=False),
 )
 
+# What was paid for workers, at which price: sums of nanos are those of cost_hourly.
+paid_hourly = Table(
+    "paid_hourly",
+    STATE,
+    Column("hour_at", Instant, primary_key=True),
+    Column("worker", Name(63), primary_key=True),
+    Column("profile", Name(63), primary_key=True),
+    Column("nanos_per_hour", BigInteger, primary_key=True, autoincrement=False),
+    Column("paid_ms", BigInteger, nullable=False),
+    Column("nanos", BigInteger, nullable=False),
+)
+
+# cost_hourly in the parts of ds4watch.cost.parts; made anew from it and work_hourly each minute.
+cost_parts_hourly = Table(
+    "cost_parts_hourly",
+    STATE,
+    Column("hour_at", Instant, primary_key=True),
+    Column("worker", Name(63), primary_key=True),
+    Column("profile", Name(63), primary_key=True),
+    Column("part", Name(32), primary_key=True),
+    Column("method", Name(16), primary_key=True),
+    Column("nanos", BigInteger, nullable=False),
+)
+
+# What requests took of workers, by the length of their prompts; fields of model.work.Work.
+work_hourly = Table(
+    "work_hourly",
+    STATE,
+    Column("hour_at", Instant, primary_key=True),
+    Column("worker", Name(63), primary_key=True),
+    Column("profile", Name(63), primary_key=True),
+    Column("band", Name(16), primary_key=True),
+    Column("requests", BigInteger, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("again_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("held_ms", BigInteger, nullable=False),
+    Column("prefill_ms", BigInteger, nullable=False),
+    Column("decode_ms", BigInteger, nullable=False),
+    Column("wasted_ms", BigInteger, nullable=False),
+    Column("kv_token_ms", BigInteger, nullable=False),
+)
+
+storage_hourly = Table(
+    "storage_hourly",
+    STATE,
+    Column("hour_at", Instant, primary_key=True),
+    # history, logs, kv_offload
+    Column("what", Name(32), primary_key=True),
+    Column("nanos_per_gb_hour", BigInteger, primary_key=True, autoincrement=False),
+    Column("byte_seconds", BigInteger, nullable=False),
+)
+
 requests_hourly = Table(
     "requests_hourly",
     STATE,

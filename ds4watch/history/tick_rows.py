@@ -14,6 +14,7 @@ from ds4watch.history import (
     alert_rows,
     audit_rows,
     group_rows,
+    ledger_parts,
     ledger_rows,
     meta_rows,
     outbox_rows,
@@ -103,6 +104,9 @@ def take_back_costs(connection: Connection, unsure: TickCommit) -> None:
         ledger_rows.add_costs(
             connection, [replace(cost, nanos=-cost.nanos) for cost in unsure.costs]
         )
+        ledger_parts.add_paid(
+            connection, [replace(it, paid_ms=-it.paid_ms, nanos=-it.nanos) for it in unsure.paid]
+        )
 
 
 def store_tick(connection: Connection, commit: TickCommit) -> Committed:
@@ -131,6 +135,7 @@ def store_tick(connection: Connection, commit: TickCommit) -> Committed:
             )
             refused.append((batch.gateway, stored))
     ledger_rows.add_costs(connection, commit.costs)
+    ledger_parts.add_paid(connection, commit.paid)
     meta_rows.set_meta(connection, meta_rows.LAST_TICK_AT, commit.at)
     if commit.carry is not None:
         meta_rows.set_meta(connection, meta_rows.CARRY, dict(commit.carry))

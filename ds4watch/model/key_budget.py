@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.usage import Usage
 
 MAX_BUDGET: Final = 2**62
 
@@ -79,9 +80,7 @@ class KeyUse:
     hour_at: UnixSeconds
     worker: str
     key: str
-    prompt: int
-    cached: int
-    completion: int
+    usage: Usage
 
 
 def span_of(span: Span, at: UnixSeconds) -> tuple[UnixSeconds, UnixSeconds]:

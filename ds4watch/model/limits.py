@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 
@@ -184,3 +184,36 @@ def _covers_less(below: Substitution, above: Substitution | None) -> bool:
     if above is None or above.share < below.share:
         return True
     return bool(above.classes) and not set(below.classes or ("",)) <= set(above.classes)
+
+
+def gentle(limits: Limits) -> Limits:
+    """Return what of a level changes answers of one key; nobody is turned away or waits."""
+    return replace(
+        limits,
+        max_inflight=None,
+        long_max_inflight=None,
+        warm_up_off=False,
+        group_prefixes=False,
+        shed_below_priority=None,
+    )
+
+
+def tighter(one: Limits, other: Limits) -> Limits:
+    """Return both: of each lever what takes away more, and `one`'s substitutions before others."""
+    values = {
+        name: _tighter(LEVERS[name], getattr(one, name), getattr(other, name)) for name in LEVERS
+    }
+    asked = {it.asked for it in one.substitutions}
+    more = tuple(it for it in other.substitutions if it.asked not in asked)
+    over = (it for it in (one.compress_over_tokens, other.compress_over_tokens) if it is not None)
+    values["substitutions"] = (*one.substitutions, *more)
+    values["compress_over_tokens"] = min(over, default=None)
+    return Limits(**values)
+
+
+def _tighter(lever: Lever, one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    if lever.strictness is None:
+        return one or other
+    return max(one, other, key=lever.strictness)

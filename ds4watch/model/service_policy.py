@@ -83,6 +83,8 @@ class ApiKey:
     left: BudgetLeft | None = None
     """What is left of its budget; None: it has none."""
     signing: str = field(default="", repr=False)
+    eased: Limits | None = None
+    """What it gets by while its budget is about to run out, beside the policy; None: nothing."""
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; `from_json` is its inverse."""
@@ -93,12 +95,14 @@ class ApiKey:
             "expires_at": self.expires_at,
             "left": None if self.left is None else self.left.as_json(),
             "signing": self.signing,
+            "eased": None if self.eased is None else self.eased.as_json(),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ApiKey:
         """Read what `as_json` wrote. Raises KeyError, TypeError or ValueError on anything else."""
         expires_at, left = data.get("expires_at"), data.get("left")
+        eased = data.get("eased")
         return cls(
             data["name"],
             data["sha256"],
@@ -106,6 +110,7 @@ class ApiKey:
             None if expires_at is None else float(expires_at),
             None if left is None else BudgetLeft.from_json(left),
             str(data.get("signing", "")),
+            None if eased is None else Limits.from_json(eased),
         )
 
 

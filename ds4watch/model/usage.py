@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from ds4watch.model.ports import UnixSeconds
 
@@ -30,6 +30,15 @@ class RetryReason(StrEnum):
     BROKEN = "broken"
 
 
+PROMPT_WEIGHT: Final = 2
+ANSWER_WEIGHT: Final = 5
+"""A token of an answer is as much work as two and a half of a prompt that are computed.
+
+The one weighting by which money is shared out by tokens: OpenCost's, where times are not known.
+The view requests_cost_hourly has it too.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one answer. `cached` is the part of `prompt` that came from the prefix cache."""
@@ -37,6 +46,16 @@ class Usage:
     prompt: int = 0
     cached: int = 0
     completion: int = 0
+
+    @property
+    def computed(self) -> int:
+        """Tokens of the prompt that the cache did not have."""
+        return max(0, self.prompt - self.cached)
+
+    @property
+    def work(self) -> int:
+        """What it took, in halves of a prompt's token; cached ones are none."""
+        return PROMPT_WEIGHT * self.computed + ANSWER_WEIGHT * self.completion
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +84,9 @@ class RequestRecord:
     work_class: of its key, or asked for and known to the gateway. filter: what was done to the
     answer. choices: answers to each prompt (`n`); `usage` has the prompt once, vLLM's counter has
     it with each.
+    conversation: what its requests have in common, as a number; None: not known.
+    again_tokens: of the prompt, computed although an earlier request of the conversation had been
+    served with them; filled in by the daemon.
     """
 
     id: str
@@ -92,6 +114,8 @@ class RequestRecord:
     work_class: str = ""
     filter: str = ""
     choices: int = 1
+    conversation: int | None = None
+    again_tokens: int = 0
 
     def stages(self) -> Stages:
         """Return where its time went."""
@@ -116,8 +140,7 @@ class RequestRecord:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RequestRecord:
         """Read what `as_json` wrote; unknown keys are ignored. Raises KeyError or ValueError."""
-        known = {item.name for item in fields(cls)}
-        values = {name: value for name, value in data.items() if name in known}
+        values = {name: data[name] for name in _RECORD_FIELDS if name in data}
         values["outcome"] = RequestOutcome(values["outcome"])
         values["usage"] = Usage(**values["usage"]) if values.get("usage") else None
         values["degraded"] = tuple(values.get("degraded", ()))
@@ -127,5 +150,6 @@ class RequestRecord:
         return cls(**values)
 
 
-_RECORD_FIELDS = tuple(item.name for item in fields(RequestRecord))
+_RECORD_FIELDS = tuple(item.name for item in fields(RequestRecord) if item.name != "again_tokens")
+"""Of a line: the daemon's own field is none of it."""
 _USAGE_FIELDS = tuple(item.name for item in fields(Usage))

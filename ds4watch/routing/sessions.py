@@ -34,6 +34,13 @@ def session_key(header: str | None, body: Mapping[str, Any]) -> int | None:
     return None
 
 
+def conversation_key(header: str | None, body: Mapping[str, Any]) -> int | None:
+    """Return the same without `user`, who may have many conversations: for the books."""
+    if "user" not in body:
+        return session_key(header, body)
+    return session_key(header, {name: value for name, value in body.items() if name != "user"})
+
+
 def has_many_turns(body: Mapping[str, Any]) -> bool:
     """Return whether a chat has more than 20 turns: messages of its user."""
     messages = body.get("messages")

@@ -25,6 +25,36 @@ COST_SIGNALS = (
         "currency",
     ),
     gauge(
+        "ds4_cost_hour_part",
+        "Money of the running hour (UTC) by what it is spent on, as docs/cost.md has it; of all"
+        " workers, summing to what they cost. `method` says how the part is known.",
+        "part",
+        "method",
+        "currency",
+    ),
+    gauge(
+        "ds4_cost_hour_context",
+        "Money of the running hour with requests running, by the tokens of their prompts: up to"
+        " 1k, 2k, 4k, … 128k, over; shared out by tokens computed.",
+        "band",
+        "currency",
+    ),
+    gauge(
+        "ds4_context_hour_requests",
+        "Requests that ended in the running hour, by the tokens of their prompts.",
+        "band",
+    ),
+    gauge(
+        "ds4_context_hour_seconds",
+        "Time that these were at workers, added up.",
+        "band",
+    ),
+    gauge(
+        "ds4_context_hour_kv_token_seconds",
+        "Tokens that these kept in KV caches (the prompt, half of the answer) times that time.",
+        "band",
+    ),
+    gauge(
         "ds4_cost_hour_expected",
         "What `ds4_cost_hour_so_far` would be if the hour were like the same one `yesterday`, or"
         " the `median` of up to 7 earlier days (weekdays and weekends apart; else the hour before)."
@@ -62,7 +92,8 @@ COST_SIGNALS = (
     ),
     gauge(
         "ds4_cost_budget_limit",
-        "A budget: money for a period of UTC. `scope` is total, key or model, `who` its name.",
+        "A budget: money for a period of UTC. `scope` is total, key or model, `who` its name;"
+        " `api_key`: a key's own (of 100 keys at most), which is for money of busy workers.",
         *_BUDGET,
     ),
     gauge(
@@ -76,6 +107,41 @@ COST_SIGNALS = (
         "What the period comes to if the rest of it is like the last 24 hours (an hour: like its"
         " time so far). Absent in the first hour, of an hour in the first ten minutes.",
         *_BUDGET,
+    ),
+)
+
+KEY_BUDGET_SIGNALS = (
+    gauge(
+        "ds4_key_budget_easing",
+        "How far a key is degraded before its own budget runs out: 0 not, 1 gently, 2 firmly.",
+        "key",
+    ),
+)
+
+_OPENCOST = ("model_name", "model_version", "namespace", "workload_type")
+
+OPENCOST_SIGNALS = (
+    gauge(
+        "llm_total_hourly_cost",
+        "As OpenCost's: what a model's workers cost an hour now (`cost_basis` allocation), or the"
+        " busy part of it (usage), in the currency of the settings.",
+        *_OPENCOST,
+        "cost_basis",
+    ),
+    gauge(
+        "llm_cost_per_million_tokens",
+        "As OpenCost's: money for a million tokens, of the running hour and the one before. Without"
+        " `phase` of all tokens; `prompt` and `generation` by `allocation_method`: compute_time, or"
+        " multiplier (2.5 for a token of an answer). Absent under 1,000 tokens.",
+        *_OPENCOST,
+        "cost_basis",
+        "phase",
+        "allocation_method",
+    ),
+    gauge(
+        "llm_cache_savings_fraction",
+        "As OpenCost's: share of prompt tokens from the prefix cache, of the same time.",
+        *_OPENCOST,
     ),
 )
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from ds4watch.vocabulary.money import COST_SIGNALS, QUALITY_SIGNALS
+from ds4watch.vocabulary.money import (
+    COST_SIGNALS,
+    KEY_BUDGET_SIGNALS,
+    OPENCOST_SIGNALS,
+    QUALITY_SIGNALS,
+)
 from ds4watch.vocabulary.signal import Signal, SignalType, counter, gauge, histogram
 from ds4watch.vocabulary.states import STATE_SIGNALS
 
@@ -158,6 +163,8 @@ ROUTER_SIGNALS = (
 FLEET_SIGNALS = (
     *STATE_SIGNALS,
     *COST_SIGNALS,
+    *KEY_BUDGET_SIGNALS,
+    *OPENCOST_SIGNALS,
     gauge("ds4_degradation_level", "Degradation level in force; 0 is normal.", "pool"),
     counter("ds4_gateway_requests_total", "Requests ended at the gateway.", "outcome", "model"),
     histogram(

@@ -144,13 +144,19 @@ class Explanation(BaseModel):
 
 
 class CostPage(BaseModel):
-    """Money of hours, in 1e-9 of the currency: by worker and part, and by key and model."""
+    """Money of hours, in 1e-9 of the currency.
+
+    costs: by worker and part, all of it. work: by key and model. context: by the length of prompts.
+    storage: what was kept, beside all that.
+    """
 
     currency: str
     start_at: float
     end_at: float
     costs: list[dict[str, Any]]
     work: list[dict[str, Any]]
+    context: list[dict[str, Any]]
+    storage: list[dict[str, Any]]
 
 
 class CostWhy(BaseModel):

@@ -156,8 +156,9 @@ def _price_faults(profile: Profile, settings: Settings) -> Iterator[Advice]:
         message = f"goes before the prices that cost.prices has for {profile.name}"
         yield warn(("price_gpu_hour",), message, "leave one of the two")
     has_gpus = profile.gpus is not None or profile.gpu_kind is not None
-    if profile.price_gpu_hour is None and not named and has_gpus:
-        others = [it.per_hour for it in settings.cost.prices if it.profile == "*"]
+    others = [it.per_hour for it in settings.cost.prices if it.per_gpu_hour is None]
+    is_by_gpu = len(others) < len(settings.cost.prices)
+    if profile.price_gpu_hour is None and not named and has_gpus and not is_by_gpu:
         rest = max(others, default=Decimal(0))
         message = (
             f"has no price: {gpus_of(profile)} GPU(s) are charged as any worker, "

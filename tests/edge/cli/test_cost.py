@@ -16,7 +16,12 @@ from tests.edge.web.fakes import FakeDaemon, serving
     [
         (
             ("today",),
-            ["busy 2.50 EUR 62.5%", "idle 1.50 EUR 37.5%", "total 4.00 EUR 100.0%"],
+            [
+                "busy 2.50 EUR 62.5%",
+                "idle 1.50 EUR 37.5%",
+                "total 4.00 EUR 100.0%",
+                "storage, beside it 0.0548 EUR",
+            ],
         ),
         (("by", "worker"), ["w0 3.00 EUR 75.0%", "w1 1.00 EUR 25.0%", "total 4.00 EUR 100.0%"]),
         (
@@ -63,7 +68,22 @@ async def test_rows_are_exported_as_csv(tmp_path: Path) -> None:
         costs = await ds4watch("cost", "export", "--admin", server.url, cwd=tmp_path)
         work = await ds4watch("cost", "export", "--work", "--admin", server.url, cwd=tmp_path)
     assert costs.out.splitlines()[:2] == [
-        "hour_at,worker,profile,part,nanos",
-        "0,w0,p,busy,2500000000",
+        "hour_at,worker,profile,part,method,nanos",
+        "0,w0,p,busy,none,2500000000",
     ]
     assert work.out.splitlines()[1] == "0,alice,tiny,2,1000,250,100,2000000001"
+
+
+async def test_prompts_of_each_length_are_told_apart_shortest_first(tmp_path: Path) -> None:
+    async with serving(FakeDaemon()) as server:
+        shown = await ds4watch("cost", "by", "context", "--admin", server.url, cwd=tmp_path)
+        told = await ds4watch(
+            "cost", "by", "context", "--json", "--admin", server.url, cwd=tmp_path
+        )
+    assert [line.split()[:3] for line in shown.out.splitlines()[1:]] == [
+        ["up", "to", "1K"],
+        ["up", "to", "2K"],
+    ]
+    bands = json.loads(told.out)["bands"]
+    assert {band: sums["nanos"] for band, sums in bands.items()} == {"1k": 10**9, "2k": 15 * 10**8}
+    assert bands["1k"]["again_tokens"] == 100

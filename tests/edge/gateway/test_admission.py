@@ -443,3 +443,24 @@ async def test_a_client_that_hammers_is_held_off_longer(tmp_path: Path) -> None:
         assert told[-1] == (429, "level=0;abnormal=retrying")
         async with front.post(json.dumps(CHAT).encode()) as response:
             assert response.status == 401  # the others meet nothing of it
+
+
+async def test_a_key_that_is_eased_gets_shorter_answers_and_others_do_not(tmp_path: Path) -> None:
+    (plain,) = key()
+    eased = replace(plain, eased=Limits(max_tokens_cap=7))
+    other = ApiKey("team-b", digest("ds4-other"))
+    async with (
+        FakeWorker("w1") as worker,
+        front_of(tmp_path, board_of(worker.view(), keys=(eased, other))) as front,
+    ):
+        async with front.post(CHAT | {"max_tokens": 500}, headers=KEY) as response:
+            assert response.status == 200
+            told = response.headers["x-ds4-degraded"]
+        assert told == "level=0;budget=eased;max_tokens=7"
+        bearer = {"Authorization": "Bearer ds4-other"}
+        async with front.post(CHAT | {"max_tokens": 500}, headers=bearer) as response:
+            assert "x-ds4-degraded" not in response.headers
+        front.serving.state.apply(board_of(worker.view(), keys=(plain, other)))
+        async with front.post(CHAT | {"max_tokens": 500}, headers=KEY) as response:
+            assert response.status == 200
+    assert [body["max_tokens"] for body in worker.bodies] == [7, 500, 500]

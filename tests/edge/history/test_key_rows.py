@@ -69,7 +69,7 @@ async def test_what_keys_used_is_added_up_by_hour_and_worker(bases: Bases) -> No
     batch = SpoolBatch("g0", 0, 9, records)
     await store.commit_tick(TickCommit(at=HOUR + 90, spools=(batch,), costs=costs))
     uses, busy = await store.key_use(HOUR)
-    wanted = [KeyUse(HOUR, "w", "a", 20, 8, 10), KeyUse(HOUR, "w", "b", 10, 4, 5)]
+    wanted = [KeyUse(HOUR, "w", "a", Usage(20, 8, 10)), KeyUse(HOUR, "w", "b", Usage(10, 4, 5))]
     assert sorted(uses, key=lambda use: use.key) == wanted
     assert busy == {(HOUR, "w"): 2**40 + 1}
     await store.close()

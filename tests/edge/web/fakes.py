@@ -154,10 +154,59 @@ AUDIT: list[dict[str, Any]] = [
 
 COST: dict[str, Any] = {
     "currency": "EUR",
+    "context": [
+        {
+            "hour_at": 0.0,
+            "profile": "p",
+            "band": band,
+            "requests": 2,
+            "prompt_tokens": 1000,
+            "cached_tokens": 250,
+            "again_tokens": 100,
+            "completion_tokens": 100,
+            "held_ms": 4000,
+            "prefill_ms": 1000,
+            "decode_ms": 3000,
+            "wasted_ms": 0,
+            "kv_token_ms": 2_000_000,
+            "nanos": nanos,
+        }
+        for band, nanos in (("2k", 1_500_000_000), ("1k", 10**9))
+    ],
+    "storage": [
+        {
+            "hour_at": 0.0,
+            "what": "history",
+            "nanos_per_gb_hour": 54_795,
+            "byte_seconds": 36 * 10**14,
+            "nanos": 54_795_000,
+        }
+    ],
     "costs": [
-        {"hour_at": 0.0, "worker": "w0", "profile": "p", "part": "busy", "nanos": 2_500_000_000},
-        {"hour_at": 0.0, "worker": "w0", "profile": "p", "part": "idle", "nanos": 500_000_001},
-        {"hour_at": 3600.0, "worker": "w1", "profile": "q", "part": "idle", "nanos": 10**9},
+        {
+            "hour_at": 0.0,
+            "worker": "w0",
+            "profile": "p",
+            "part": "busy",
+            "method": "none",
+            "nanos": 2_500_000_000,
+        },
+        {
+            "hour_at": 0.0,
+            "worker": "w0",
+            "profile": "p",
+            "part": "idle",
+            "method": "none",
+            "nanos": 500_000_001,
+        },
+        {
+            "hour_at": 3600.0,
+            "worker": "w1",
+            "profile": "q",
+            "part": "idle",
+            "method": "none",
+            "nanos": 10**9,
+        },
     ],
     "work": [
         {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 
@@ -43,12 +44,45 @@ def test_a_price_holds_from_its_instant_on_and_never_before() -> None:
 
 
 def test_a_profiles_own_price_takes_the_place_of_those_listed_for_it() -> None:
-    prices = with_own_prices(PRICES, {"big": Decimal("2.40"), "new": Decimal("1.20")})
+    own = {"big": [(0.0, Decimal("2.40"))], "new": [(0.0, Decimal("1.20"))]}
+    prices = with_own_prices(PRICES, own)
     for at in (0.0, 7200.0):
         assert price_at(prices, "big", at) == 2_400_000_000
         assert price_at(prices, "new", at) == 1_200_000_000
         assert price_at(prices, "other", at) == 950_000_000
     assert with_own_prices(PRICES, {}) == PRICES
+
+
+def test_a_profiles_own_price_changes_at_its_instants() -> None:
+    own = {"big": [(0.0, Decimal(2)), (7200.0, Decimal(3))]}
+    prices = with_own_prices(PRICES, own)
+    found = [price_at(prices, "big", at) for at in (0.0, 7199.0, 7200.0)]
+    assert found == [2_000_000_000, 2_000_000_000, 3_000_000_000]
+
+
+@pytest.mark.parametrize(
+    ("profile", "url", "price"),
+    [
+        ("p", "http://127.0.0.1:1", 3),  # this machine's GPUs
+        ("p", "http://far:1", 1),
+        ("p", "http://near:1", 2),
+        ("named", "http://near:1", 4),  # a profile before a host
+        ("wide", "http://far:1", 8),  # the price of a GPU for any profile, times its GPUs
+        ("wide", "http://near:1", 2),
+    ],
+)
+def test_the_price_that_says_most_closely_whom_it_is_for_holds(
+    profile: str, url: str, price: int
+) -> None:
+    prices = (
+        price_entry("*", Decimal(1), 0.0),
+        price_entry("wide", Decimal(8), 0.0, stands_for_all=True),
+        price_entry("*", Decimal(2), 0.0, host="near"),
+        price_entry("*", Decimal(3), 0.0, of_gpu=True),
+        price_entry("named", Decimal(4), 0.0),
+        price_entry("named", Decimal(5), 100.0, host="elsewhere"),
+    )
+    assert price_at(prices, profile, 200.0, url) == price * 10**9
 
 
 @pytest.mark.parametrize(
@@ -65,7 +99,15 @@ def test_a_profiles_own_price_takes_the_place_of_those_listed_for_it() -> None:
 def test_each_phase_has_its_part(
     phase: WorkerPhase, running: float | None, part: CostPart | None
 ) -> None:
-    assert part_of(worker(phase=phase, running=running)) == part
+    assert part_of(worker(phase=phase, running=running), served_at=1.0) == part
+
+
+def test_who_is_ready_and_has_served_nothing_since_is_a_spare() -> None:
+    ready = replace(worker(), since=100.0)
+    assert part_of(ready) is CostPart.SPARE
+    assert part_of(ready, 99.0) is CostPart.SPARE  # before it slept
+    assert part_of(ready, 101.0) is CostPart.IDLE
+    assert part_of(replace(ready, load=WorkerLoad(running=1.0))) is CostPart.BUSY
 
 
 def test_an_hour_cut_anywhere_costs_its_price() -> None:
@@ -95,8 +137,8 @@ def test_any_cuts_of_four_hours_sum_to_four_prices(cuts: list[int], price: int) 
 def test_a_span_over_the_hour_is_charged_to_both_at_their_own_price() -> None:
     found = charges(worker(running=2.0), PRICES, 7190.0, 7210.0)
     assert found == (
-        Charge(3600, "w", "big", CostPart.BUSY, 8_333_334),
-        Charge(7200, "w", "big", CostPart.BUSY, 11_111_111),
+        Charge(3600, "w", "big", CostPart.BUSY, 8_333_334, 3_000_000_000, 10_000),
+        Charge(7200, "w", "big", CostPart.BUSY, 11_111_111, 4_000_000_000, 10_000),
     )
 
 

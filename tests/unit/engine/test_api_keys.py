@@ -5,15 +5,21 @@ from dataclasses import replace
 import pytest
 
 from ds4watch.engine.api_keys import ApiKeys, board_keys, recovered
+from ds4watch.engine.cost_signals import key_budget_samples
 from ds4watch.history.rows import AuditEntry, StoredKey
 from ds4watch.model.errors import EdgeReason, RefusedError, StoreError
 from ds4watch.model.key_budget import BudgetLeft, KeyBudget, KeyUse
 from ds4watch.model.key_limits import KeyLimits
+from ds4watch.model.limits import Limits
 from ds4watch.model.service_policy import ApiKey
+from ds4watch.model.usage import Usage
 
 HOUR = 1_800_000_000.0
 NOW = HOUR + 600
 KEY = StoredKey("a", "aa" * 32, "", KeyLimits(), KeyBudget(), created_at=NOW)
+
+
+GENTLE = (Limits(max_tokens_cap=500), Limits(max_tokens_cap=100))
 
 
 class Clock:
@@ -58,7 +64,7 @@ class Board:
 class Case:
     def __init__(self, *stored: StoredKey) -> None:
         self.store, self.board, self.clock = Store(), Board(), Clock()
-        self.keys = ApiKeys(stored, self.store, self.board, self.clock)
+        self.keys = ApiKeys(stored, self.store, self.board, self.clock, gentle=GENTLE)
 
     def names(self) -> list[str]:
         return [key.name for key in self.board.published[-1]]
@@ -105,7 +111,7 @@ async def test_what_is_left_of_a_budget_goes_to_the_gateways_as_it_changes() -> 
     case = Case(replace(KEY, budget=KeyBudget(hour=100)), replace(KEY, name="b"))
     await case.keys.refresh()
     assert [key.left for key in case.board.published[-1]] == [BudgetLeft(100, HOUR + 3600), None]
-    case.store.uses = [KeyUse(HOUR, "w", "a", 30, 0, 0), KeyUse(HOUR, "w", "b", 10, 0, 0)]
+    case.store.uses = [KeyUse(HOUR, "w", "a", Usage(30)), KeyUse(HOUR, "w", "b", Usage(10))]
     case.store.busy = {(HOUR, "w"): 200}
     await case.keys.refresh()
     await case.keys.refresh()
@@ -153,3 +159,78 @@ def test_keys_of_a_lost_state_are_taken_from_the_board(caplog: pytest.LogCapture
     (found,) = recovered(board_keys([now_key], NOW))
     assert (found.name, found.sha256) == ("a", KEY.sha256)
     assert "the state was lost" in caplog.text
+
+
+DAY = HOUR // 86_400 * 86_400
+STEP_SECONDS = 300
+SHARES = {None: 1.0, 500: 0.5, 100: 0.2}
+"""What a key spends with answers that are cut to so much."""
+
+
+async def spend_a_day(
+    of_budget: float, shares: dict[int | None, float]
+) -> tuple[float, list[int | None]]:
+    """Return the share of a day's budget that is spent, and to what answers were cut meanwhile.
+
+    of_budget: what would be spent if nothing were done. At the wall, no more is spent.
+    """
+    limit = 10**9
+    case = Case(replace(KEY, budget=KeyBudget(day=limit)))
+    case.store.uses = []
+    caps: list[int | None] = []
+    spent = 0.0
+    for at in range(int(DAY), int(DAY) + 86_400, STEP_SECONDS):
+        case.clock.at = float(at)
+        await case.keys.refresh()
+        (key,) = case.board.published[-1]
+        assert key.left is not None
+        if key.left.is_spent(at):
+            caps.append(0)
+            continue
+        caps.append(None if key.eased is None else key.eased.max_tokens_cap)
+        more = of_budget * limit * STEP_SECONDS / 86_400 * shares[caps[-1]]
+        hour = at // 3600 * 3600.0
+        case.store.busy[hour, "w"] = case.store.busy.get((hour, "w"), 0) + round(more)
+        case.store.uses.append(KeyUse(hour, "w", "a", Usage(1)))
+        spent += more
+    return spent / limit, caps
+
+
+@pytest.mark.parametrize("of_budget", [1.1, 1.3, 1.6, 2.0, 3.0])
+async def test_a_key_that_spends_steadily_is_eased_before_the_wall_and_never_meets_it(
+    of_budget: float,
+) -> None:
+    spent, caps = await spend_a_day(of_budget, SHARES)
+    assert 0 not in caps
+    assert 0.6 < spent < 1
+    assert caps[0] is None  # it was left alone as long as there was nothing to fear
+    assert {500} <= set(caps)
+
+
+async def test_a_key_that_keeps_within_its_budget_is_left_alone() -> None:
+    _, caps = await spend_a_day(0.75, SHARES)
+    assert set(caps) == {None}
+
+
+async def test_where_easing_does_not_suffice_the_wall_is_where_it_was() -> None:
+    spent, caps = await spend_a_day(1.5, dict.fromkeys(SHARES, 1.0))
+    assert caps[-1] == 0
+    assert 100 in caps  # firmly, before
+    assert spent == pytest.approx(1, abs=0.01)
+
+
+async def test_how_budgets_of_keys_stand_is_told() -> None:
+    case = Case(replace(KEY, budget=KeyBudget(hour=100)), replace(KEY, name="b"))
+    case.store.uses = [KeyUse(HOUR, "w", "a", Usage(1))]
+    case.store.busy = {(HOUR, "w"): 90}
+    case.clock.at = HOUR + 1200
+    await case.keys.refresh()
+    found = {(it.name, dict(it.labels).get("period")): it.value * 1e9
+             for it in key_budget_samples(case.keys, "EUR")}  # fmt: skip
+    assert found == {
+        ("ds4_key_budget_easing", None): 2e9,
+        ("ds4_cost_budget_limit", "hour"): 100,
+        ("ds4_cost_budget_spent", "hour"): 90,
+        ("ds4_cost_budget_projected", "hour"): 270,
+    }
+    assert case.keys.listed()[0]["eased"] == "firm"

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 import pytest
 
 from ds4watch.config.notify import ReportSettings
-from ds4watch.cost.budgets import weight_of
 from ds4watch.engine.report_calendar import due_reports
 from ds4watch.engine.report_run import Span, lines_of, quantile, rows_of
 from ds4watch.history.rows import CostRow, WorkRow
@@ -75,8 +74,8 @@ def test_the_chart_has_the_money_of_each_hour() -> None:
 
 def test_what_the_cache_saved_is_an_estimate_and_said_to_be() -> None:
     (line,) = lines_of(span(10, 150), "USD")
-    reused = weight_of(Usage(prompt=600, cached=0, completion=0))
-    saved = 10 * reused / weight_of(Usage(prompt=1000, cached=600, completion=150))
+    reused = Usage(prompt=600, cached=0, completion=0).work
+    saved = 10 * reused / Usage(prompt=1000, cached=600, completion=150).work
     assert line == f"prefix cache: 600 prompt tokens reused, about {saved:.2f} USD (estimate)"
     assert lines_of(span(10, 0), "USD") == []
 

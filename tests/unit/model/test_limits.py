@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ds4watch.model.limits import LEVERS, Limits, Substitution, is_sound, laxer_levers
+from ds4watch.model.limits import (
+    LEVERS,
+    Limits,
+    Substitution,
+    gentle,
+    is_sound,
+    laxer_levers,
+    tighter,
+)
 
 NAMES = st.sampled_from(["a", "b", "c"])
 SUBSTITUTIONS = st.lists(
@@ -110,3 +118,17 @@ def test_never_laxer_is_an_order(one: Limits, two: Limits, three: Limits) -> Non
 
 def test_every_lever_says_what_it_means() -> None:
     assert all(lever.meaning.endswith((".", ")")) for lever in LEVERS.values())
+
+
+@given(LIMITS, LIMITS)
+def test_two_levels_together_are_sound_and_laxer_than_neither(one: Limits, other: Limits) -> None:
+    both = tighter(one, other)
+    assert is_sound(both)
+    assert not set(laxer_levers(one, both))
+    assert not set(laxer_levers(other, both)) - {"substitutions"}  # one's go before other's
+    assert tighter(one, Limits()) == tighter(Limits(), one) == one
+
+
+def test_what_is_gentle_turns_nobody_away() -> None:
+    harsh = Limits(max_tokens_cap=5, shed_below_priority=9, max_inflight=1, long_max_inflight=0)
+    assert gentle(harsh) == Limits(max_tokens_cap=5)

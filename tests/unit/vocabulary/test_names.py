@@ -10,7 +10,7 @@ from ds4watch.vocabulary.signal import Signal, SignalType
 
 @pytest.mark.parametrize("signal", EXPOSED.values(), ids=lambda signal: str(signal.name))
 def test_names_follow_the_rules_of_prometheus(signal: Signal) -> None:
-    assert re.fullmatch(r"ds4_[a-z][a-z0-9_]*", signal.name)
+    assert re.fullmatch(r"(ds4|llm)_[a-z][a-z0-9_]*", signal.name)  # llm: OpenCost's
     assert signal.name.endswith("_total") == (signal.type is SignalType.COUNTER)
     assert signal.help.endswith(".") or signal.help.startswith("1")
     assert bool(signal.edges) == (signal.type is SignalType.HISTOGRAM)

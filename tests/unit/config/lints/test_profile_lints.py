@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
+from ds4watch.config.cost import CostSettings, Price
 from ds4watch.config.lints.fleet import Fleet, room_fault, sleep_fault
 from ds4watch.config.lints.geometry import ModelFacts, Quantized, Shape
 from ds4watch.config.lints.gpus import GpuFacts, default_max_num_seqs
 from ds4watch.config.loader import read_profile
 from ds4watch.config.profile import Profile
 from ds4watch.config.settings import (
-    CostSettings,
     FleetSettings,
-    Price,
     Settings,
     WorkerSettings,
 )
