@@ -21,10 +21,11 @@ from ds4watch.actions.runner import Runner
 from ds4watch.actions.set_level import SetLevel
 from ds4watch.config.files import LoadedSettings
 from ds4watch.config.places import resolve_state_dir
-from ds4watch.config.settings import RunBy, Settings
+from ds4watch.config.settings import AdminSettings, RunBy, Settings
 from ds4watch.engine.again import Reload, execute_anew, faults_of
 from ds4watch.engine.api_keys import ApiKeys, board_keys, recovered
 from ds4watch.engine.blueprint import Blueprint, read_blueprint
+from ds4watch.engine.command_run import CommandRun
 from ds4watch.engine.cost_plan import budgets_of, gentle_levels
 from ds4watch.engine.external_alerts import KEPT, ExternalAlerts
 from ds4watch.engine.gpu_journal import GpuJournal
@@ -39,6 +40,7 @@ from ds4watch.engine.restart import Stores, known_from, open_stores, remember, s
 from ds4watch.engine.rolling_run import RollingRun
 from ds4watch.engine.rolling_view import Sight, rolling_rules
 from ds4watch.engine.running import Daemon
+from ds4watch.engine.silence_desk import SilenceDesk
 from ds4watch.engine.spool import Spools
 from ds4watch.engine.tallies import Tallies
 from ds4watch.engine.tick import Engine
@@ -76,7 +78,7 @@ from ds4watch.scrape.wave import Scraper
 from ds4watch.telemetry.logging import configure
 from ds4watch.telemetry.metrics import ProcessMetrics, Telemetry
 from ds4watch.telemetry.service_manager import ServiceManager, service_manager
-from ds4watch.web.listen import bind
+from ds4watch.web.listen import bind, read_tls
 
 log = logging.getLogger(__name__)
 
@@ -286,7 +288,7 @@ async def _assemble(
     rolling = RollingRun(sight, state, wake=wake)
     engine = Engine(parts, _engine_settings(blueprint), known, wake=wake, clock=clock)
 
-    listener = bind(settings.admin.host, settings.admin.port, setting="admin")
+    listener = _listener(settings.admin)
     stack.callback(listener.close)
     # Gateways come up, or come back, while the memory fills; the first tick waits for neither.
     await _start_gateways(keeper, settings)
@@ -306,6 +308,9 @@ async def _assemble(
         supervisor=supervisor,
         wishes=wishes,
         keys=keys,
+        commands=CommandRun(
+            state, SilenceDesk(state.desk, known, clock), wake=engine.wake, clock=clock
+        ),
         own_books=OwnBooks(client_of.own_use, supervisor, state, clock),
         rolling=rolling,
         keeper=keeper,
@@ -323,6 +328,12 @@ async def _assemble(
         daemon, blueprint, parts, stores, listener=listener, client_of=client_of, stack=stack
     )
     return daemon
+
+
+def _listener(admin: AdminSettings) -> socket.socket:
+    """Return the admin API's socket; what it would be served with is looked at, too."""
+    read_tls(admin.tls_certificate, admin.tls_key, setting="admin")
+    return bind(admin.host, admin.port, setting="admin")
 
 
 async def _runner(
@@ -362,7 +373,7 @@ def _place(blueprint: Blueprint, clock: Clock) -> Place:
         state_dir=blueprint.state_dir,
         store=store_label(settings.store, blueprint.state_dir),
         started_at=clock.now(),
-        admin_url=f"http://{settings.admin.host}:{settings.admin.port}",
+        admin_url=f"{settings.admin.scheme}://{settings.admin.host}:{settings.admin.port}",
         gateway_url=f"http://{settings.gateway.host}:{settings.gateway.port}",
         admin=settings.admin,
         currency=settings.cost.currency,

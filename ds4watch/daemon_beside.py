@@ -12,10 +12,12 @@ from functools import partial
 
 from ds4watch.cost.attribution import part_of
 from ds4watch.engine import ledger_jobs
+from ds4watch.engine.admin_desk import AdminDesk
 from ds4watch.engine.blueprint import Blueprint
 from ds4watch.engine.care_run import LOOK_SECONDS, CareRun, CareSources
 from ds4watch.engine.commands import Commands
 from ds4watch.engine.cost_plan import offload_bytes_of, storage_prices_of
+from ds4watch.engine.history_export import HistoryExport
 from ds4watch.engine.jobs import Jobs, JobSettings
 from ds4watch.engine.ledger_jobs import LedgerJobs
 from ds4watch.engine.notify_orders import ButtonOrders
@@ -33,14 +35,16 @@ from ds4watch.engine.rolling_quality import compared
 from ds4watch.engine.rolling_view import room
 from ds4watch.engine.running import Daemon
 from ds4watch.engine.status import Sources, Status
+from ds4watch.engine.token_journal import TokenJournal
 from ds4watch.fleet.clients import WorkerClients
 from ds4watch.history.migrate import Which
 from ds4watch.history.place import place_of
 from ds4watch.history.rows import Retention
+from ds4watch.web.listen import read_tls
 from ds4watch.web.ports import Ports
 from ds4watch.web.serve import admin_server
 from ds4watch.web.server import AdminServer
-from ds4watch.web.tokens import open_tokens
+from ds4watch.web.tokens import TokenFiles
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -58,7 +62,6 @@ async def open_beside(
     """Serve the admin API on `listener` and start the jobs, until the stack is unwound."""
     history = place_of(blueprint.settings.store, blueprint.state_dir, Which.SAMPLES)
     queries = await stack.enter_async_context(QueryProcess(history))
-    facts = PrometheusFacts(daemon.engine.known, parts.rules, blueprint.scrape.options)
     if parts.provision is not None:
         parts.provision.planned = lambda: int(daemon.rolling.is_running)
     daemon.rolling.measure = partial(compared, client_of=client_of, prompts=fixed_prompts())
@@ -71,7 +74,16 @@ async def open_beside(
     )
     hooks = await _notify(daemon, blueprint, parts, queries, commands, stack)
     await stack.enter_async_context(
-        _admin(daemon, parts, rolling, facts, queries, listener, commands=commands, hooks=hooks)
+        _admin(
+            daemon,
+            blueprint,
+            parts,
+            rolling,
+            queries,
+            listener,
+            commands=commands,
+            hooks=hooks,
+        )
     )
     queries.begin()
     jobs = _jobs(daemon, blueprint, parts, stores, client_of)
@@ -100,7 +112,7 @@ async def _notify(
         known=daemon.engine.known,
         external=parts.external,
         queries=queries,
-        orders=ButtonOrders(commands, daemon.clock),
+        orders=ButtonOrders(commands, daemon.clock, daemon.commands.ask),
         views=RuleViews(parts.rules, queries),
         metrics=parts.telemetry.process,
         clock=daemon.clock,
@@ -112,9 +124,9 @@ async def _notify(
 
 def _admin(
     daemon: Daemon,
+    blueprint: Blueprint,
     parts: Parts,
     rolling: RollingCommands,
-    facts: PrometheusFacts,
     queries: QueryProcess,
     listener: socket.socket,
     *,
@@ -137,17 +149,29 @@ def _admin(
     ports = Ports(
         source=Status(engine.known, place, sources, clock=clock),
         commands=commands,
-        facts=facts,
+        facts=PrometheusFacts(engine.known, parts.rules, blueprint.scrape.options),
         queries=queries,
         hooks=hooks,
+        desk=AdminDesk(
+            desk=parts.state.desk,
+            silences=daemon.commands.silences,
+            run=daemon.commands,
+            exports=HistoryExport(config=blueprint.file, state_dir=place.state_dir),
+            settings=blueprint.settings,
+            profiles_now=daemon.rolling.profiles,
+            clock=clock,
+            audit=parts.state.add_audit,
+        ),
     )
+    journal = TokenJournal(parts.state, clock)
     return admin_server(
         listener,
         ports,
-        tokens=open_tokens(place.state_dir),
+        tokens=TokenFiles(place.state_dir, on_change=journal.note),
         render_metrics=parts.telemetry.render,
         clock=clock,
         open_reads=place.admin.host in _LOOPBACK,
+        tls=read_tls(place.admin.tls_certificate, place.admin.tls_key, setting="admin"),
     )
 
 

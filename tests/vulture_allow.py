@@ -14,7 +14,6 @@ def used_by_sqlalchemy(of: object) -> None:
     hasattr(of, "cache_ok")
     hasattr(of, "set_up")  # an event listener
     hasattr(of, "isolation_level")  # read by sqlite3
-    hasattr(of, "silences")  # a table of the published layout
 
 
 def used_by_other_libraries(of: object) -> None:
@@ -24,6 +23,8 @@ def used_by_other_libraries(of: object) -> None:
     hasattr(of, "datefmt")  # logging
     hasattr(of, "capture_signals")  # uvicorn
     hasattr(of, "should_exit")  # uvicorn
+    hasattr(of, "openapi")  # FastAPI asks for the document
+    hasattr(of, "media_type")  # Starlette
     hasattr(of, "trace")  # the third argument of __exit__
     hasattr(of, "log_engine_initialized")  # vLLM
     hasattr(of, "trust_env")  # requests
@@ -53,7 +54,8 @@ def values_that_come_from_outside(of: object) -> None:
     hasattr(of, "TINY_MODEL")  # profiles
     hasattr(of, "CRITICAL")  # rule files
     hasattr(of, "END")  # the parser's text
-    hasattr(of, "next_before")  # read by API clients
+    hasattr(of, "next_cursor")  # read by API clients
+    hasattr(of, "expires_in_seconds")
     hasattr(of, "since_at")
     hasattr(of, "unmetered")
     hasattr(of, "worker_prompt_tokens")

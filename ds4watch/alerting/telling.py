@@ -1,4 +1,4 @@
-"""Whom a tier mutes, and which news of alerts people are told. Pure.
+"""Whom a tier or a silence mutes, and which news of alerts people are told. Pure.
 
 What was told is written in the alert itself (`last_sent_at`), in the transaction that queues the
 message: each firing is told once, and each resolving of what was told.
@@ -6,7 +6,7 @@ message: each firing is told once, and each resolving of what was told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ds4watch.model.alert import AlertPhase, AlertState, Transition
@@ -14,7 +14,7 @@ from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import Labels
 
 SEVERITY = "severity"
-STILL_FIRES = "still fires, now that the higher tier is over"
+STILL_FIRES = "still fires, now that no higher tier and no silence mutes it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +50,23 @@ def tell(
     alerts: tuple[AlertState, ...],
     transitions: Sequence[Transition],
     now: UnixSeconds,
+    *,
+    is_silenced: Callable[[Labels], bool] = lambda _labels: False,
 ) -> Telling:
     """Return what people are to be told.
 
     before: the alerts as they stood before `transitions`. A firing alert is told once no higher
     tier fires beside it, and not before it was seen afresh; that it resolved only if it was told.
+    Of a silenced one nobody is told anything; one that outlasts its silence is told then.
     """
     news = {id(alert): alert for alert in alerts if _is_news(alert)}
     muted = _muted(alerts) if news else frozenset[Labels]()
     fired = {it.fingerprint: it for it in transitions if it.new is AlertPhase.FIRING}
-    told = {key: it for key, it in news.items() if it.labels not in muted}
+    told = {
+        key: it for key, it in news.items() if it.labels not in muted and not is_silenced(it.labels)
+    }
     messages = [
-        *_resolved(before, transitions),
+        *(it for it in _resolved(before, transitions) if not is_silenced(it.labels)),
         *(fired.get(it.fingerprint) or _still(it, now) for it in told.values()),
     ]
     if not told:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -21,7 +22,11 @@ class AdminError(Ds4watchError):
 class AdminClient:
     """Asks one daemon; one connection for each request."""
 
-    def __init__(self, url: str, token: str | None = None) -> None:
+    def __init__(
+        self, url: str, token: str | None = None, *, certificate: str | None = None
+    ) -> None:
+        """`certificate`: of the daemon, in PEM, where no authority known here vouches for it."""
+        self._certificate = certificate
         parts = urlsplit(url)
         self.url = url
         self._token = token
@@ -34,14 +39,39 @@ class AdminClient:
         found: dict[str, Any] = self._ask("GET", "/status")
         return found
 
-    def audit(
-        self, *, limit: int, before: int | None = None, kind: str | None = None
-    ) -> list[dict[str, Any]]:
-        """Return audit rows, newest first. Raises AdminError."""
-        asked = {"limit": limit, "before": before, "kind": kind}
-        query = urlencode({name: value for name, value in asked.items() if value is not None})
-        rows: list[dict[str, Any]] = self._ask("GET", f"/audit?{query}")["audit"]
+    def audit(self, *, limit: int, kind: str | None = None) -> list[dict[str, Any]]:
+        """Return the newest audit rows, newest first. Raises AdminError."""
+        query = _query(limit=limit, kind=kind)
+        rows: list[dict[str, Any]] = self._ask("GET", f"/audit{query}")["audit"]
         return rows
+
+    def alerts(self, **wanted: str | bool | None) -> list[dict[str, Any]]:
+        """Return alerts by name, phase, severity, silenced. Raises AdminError."""
+        return self._all("/alerts", "alerts", **wanted)
+
+    def silences(self, *, over: bool) -> list[dict[str, Any]]:
+        """Return the silences in force and to come, with `over` the last ones too."""
+        return self._all("/silences", "silences", over=over)
+
+    def silence(self, *, matchers: list[str], seconds: float, who: str, why: str) -> dict[str, Any]:
+        """Place a silence and return it. Raises AdminError."""
+        body = {"matchers": matchers, "seconds": seconds, "who": who, "why": why}
+        placed: dict[str, Any] = self._ask("POST", "/silences", body)
+        return placed
+
+    def unsilence(self, silence: str, *, who: str) -> None:
+        """End a silence. Raises AdminError."""
+        self._ask("DELETE", f"/silences/{quote(silence, safe='')}{_query(who=who)}")
+
+    def actions(self, *, limit: int, **wanted: str | None) -> list[dict[str, Any]]:
+        """Return the newest actions by status, kind, target. Raises AdminError."""
+        query = _query(limit=limit, **wanted)
+        rows: list[dict[str, Any]] = self._ask("GET", f"/actions{query}")["actions"]
+        return rows
+
+    def page_link(self) -> str:
+        """Return an address that lets a browser in, once. Raises AdminError."""
+        return self.url + str(self._ask("POST", "/session")["path"])
 
     def cost(self, start_at: float, end_at: float) -> dict[str, Any]:
         """Return what was spent in the hours from `start_at` on. Raises AdminError."""
@@ -73,8 +103,8 @@ class AdminClient:
 
     def hold(self, *, target: str, seconds: float, who: str, why: str) -> dict[str, Any]:
         """Place a hold and return it. Raises AdminError."""
-        body = {"target": target, "seconds": seconds, "who": who, "why": why}
-        placed: dict[str, Any] = self._ask("POST", "/holds", body)
+        body = {"seconds": seconds, "who": who, "why": why}
+        placed: dict[str, Any] = self._ask("PUT", f"/holds/{quote(target, safe='')}", body)
         return placed
 
     def steer(self, worker: str, verb: str, *, who: str, why: str) -> dict[str, Any]:
@@ -125,6 +155,17 @@ class AdminClient:
         """Lift a hold. Raises AdminError."""
         self._ask("DELETE", f"/holds/{quote(target, safe='')}?{urlencode({'who': who})}")
 
+    def _all(self, path: str, key: str, /, **wanted: Any) -> list[dict[str, Any]]:
+        """Return a list, all its pages."""
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            page = self._ask("GET", path + _query(limit=1000, cursor=cursor, **wanted))
+            found += page[key]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return found
+
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         status, data = self._exchange(method, API + path, body)
         if status >= 400:
@@ -138,9 +179,7 @@ class AdminClient:
             raise AdminError(message) from error
 
     def _exchange(self, method: str, path: str, body: Any) -> tuple[int, bytes]:
-        is_tls = self._scheme == "https"
-        kind = http.client.HTTPSConnection if is_tls else http.client.HTTPConnection
-        connection = kind(self._host, self._port, timeout=TIMEOUT_SECONDS)
+        connection = self._connection()
         headers = {"Content-Type": "application/json"} if body is not None else {}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
@@ -154,10 +193,32 @@ class AdminClient:
         finally:
             connection.close()
 
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._scheme != "https":
+            return http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_SECONDS)
+        context = ssl.create_default_context()
+        if self._certificate is not None:
+            context.load_verify_locations(self._certificate)
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # itself, whoever signed it
+        return http.client.HTTPSConnection(
+            self._host, self._port, timeout=TIMEOUT_SECONDS, context=context
+        )
+
+
+def _query(**wanted: Any) -> str:
+    given = {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in wanted.items()
+        if value is not None
+    }
+    return f"?{urlencode(given)}" if given else ""
+
 
 def _silence(error: Exception, url: str) -> str:
     if isinstance(error, TimeoutError):
         return f"the daemon at {url} did not answer within {TIMEOUT_SECONDS:g} s"
+    if isinstance(error, ssl.SSLError):
+        return f"the daemon at {url} is not trusted: {error.reason or error}"
     if isinstance(error, http.client.HTTPException):
         return f"what answers at {url} is not ds4watch"
     return f"no daemon answers at {url}: start one with `ds4watch up`"

@@ -78,14 +78,15 @@ def connect(config: Path | None, admin: str | None, state: Path | None = None) -
     token = os.environ.get("DS4WATCH_TOKEN")
     if not token and state_dir and (url == own or is_loopback(url)):
         token = _local_token(state_dir / ADMIN_TOKEN_FILE)
-    return Context(loaded, state_dir, AdminClient(url, token))
+    certificate = loaded.settings.admin.tls_certificate
+    return Context(loaded, state_dir, AdminClient(url, token, certificate=certificate))
 
 
 def own_admin_url(loaded: LoadedSettings) -> str:
     """Return the admin API's address as the settings have it."""
     admin = loaded.settings.admin
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(admin.host, admin.host)  # noqa: S104 - names
-    return f"http://[{host}]:{admin.port}" if ":" in host else f"http://{host}:{admin.port}"
+    return f"{admin.scheme}://{f'[{host}]' if ':' in host else host}:{admin.port}"
 
 
 def _local_token(path: Path) -> str | None:

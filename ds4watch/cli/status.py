@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
 from typing import Annotated
 
@@ -26,6 +28,10 @@ def status(
     admin: Admin = None,
     as_json: Json = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it anew each second.")] = False,
+    link: Annotated[
+        bool,
+        typer.Option("--link", help="Print only a link that lets a browser act on the page, once."),
+    ] = False,
 ) -> None:
     """Show workers, alerts, the service level in force and why, gateway, signals and cost.
 
@@ -34,6 +40,9 @@ def status(
     Example: ds4watch status --watch
     """
     client = connect(config, admin).client
+    if link:
+        sys.stdout.write(f"{client.page_link()}\n")
+        return
     if watch and not as_json:
         _watch(client)
         return
@@ -42,6 +51,14 @@ def status(
         print_json(found)
         return
     console().print(status_view(found))
+    if sys.stdout.isatty():
+        _show_link(client)
+
+
+def _show_link(client: AdminClient) -> None:
+    """Tell how to act on the page; who has no token only reads, and needs no link for it."""
+    with contextlib.suppress(AdminError):
+        sys.stdout.write(f"to act on the page, once, within 5 minutes: {client.page_link()}\n")
 
 
 def _watch(client: AdminClient) -> None:

@@ -32,6 +32,7 @@ def check_settings(settings: Settings, document: Document) -> list[Located]:
         *_check_store(settings, document),
         *_check_spans(settings, document),
         *_check_ports(settings, document),
+        *_check_tls(settings, document),
         *_check_fleet(settings, document),
         *_check_prices(settings, document),
         *calendar_faults(settings.provisioning, document),
@@ -51,6 +52,14 @@ def check_profile(profile: Profile, document: Document, stem: str) -> list[Locat
     if profile.reference == profile.name:
         found.append(document.finding(("reference",), "must be another profile"))
     return found
+
+
+def _check_tls(settings: Settings, document: Document) -> Iterator[Located]:
+    admin = settings.admin
+    if (admin.tls_certificate is None) != (admin.tls_key is None):
+        given = "tls_key" if admin.tls_certificate is None else "tls_certificate"
+        message = "tls_certificate and tls_key go together, and one of them is missing"
+        yield document.finding(("admin", given), message)
 
 
 def _check_scrape(settings: Settings, document: Document) -> Iterator[Located]:

@@ -47,15 +47,15 @@ cost:
 The state folder is `state_dir`, else `$STATE_DIRECTORY` (set by systemd), else
 `$XDG_STATE_HOME/ds4watch`, else `~/.local/state/ds4watch`.
 
-## The token of the admin API
+## The tokens of the admin API
 
-At its first start the daemon makes a secret, writes it to `admin.token` in the state folder
-(readable by its owner only), and keeps nothing but the secret's SHA-256 in memory. The command line
-reads that file; any other client sends it as `Authorization: Bearer …`. Further tokens go into the
-file `tokens` in the state folder, one a line, as `role sha256`, where the role is `viewer`,
-`operator` or `admin`, and the second word is the SHA-256 of the secret in hex:
-
-    printf %s "$SECRET" | sha256sum
+At its first start the daemon makes a secret for each role, writes them to `viewer.token`,
+`operator.token` and `admin.token` in the state folder (readable by its owner only), and keeps
+nothing but their SHA-256 in memory. The command line reads `admin.token`; any other client sends a
+token as `Authorization: Bearer …`. Tokens for people and programs elsewhere are made by
+`ds4watch tokens create NAME --role viewer`, and stand in the file `tokens` of the state folder, one
+a line, as `role sha256 name`. `ds4watch tokens rotate NAME` and `revoke NAME` change them. A daemon
+that runs obeys at once, and notes each change in its audit.
 
 While the admin API is bound to loopback, reading is open and every change needs an operator's or
 admin's token. On any other address, everything needs a token.

@@ -25,6 +25,17 @@ class AdminSettings(Section):
 
     host: str = Field("127.0.0.1", description="Address to bind; loopback unless TLS is in front.")
     port: Port = Field(9464, description="Port of the admin API.")
+    tls_certificate: str | None = Field(
+        None,
+        pattern=r"^/",
+        description="Certificate and its chain, in PEM; absolute. With `tls_key`: https is served.",
+    )
+    tls_key: str | None = Field(None, pattern=r"^/", description="Its key, in PEM; absolute.")
+
+    @property
+    def scheme(self) -> str:
+        """How the admin API is reached."""
+        return "https" if self.tls_certificate is not None else "http"
 
 
 class RunBy(StrEnum):

@@ -39,7 +39,13 @@ class Commands:
         hold = Hold(target=target, until_at=now + seconds, who=who, why=why, placed_at=now)
         await self._state.place_hold(hold)
         await self._refresh()
-        return {"target": target, "until_at": hold.until_at, "who": who, "why": why}
+        return {
+            "target": target,
+            "until_at": hold.until_at,
+            "who": who,
+            "why": why,
+            "placed_at": now,
+        }
 
     async def lift(self, *, target: str, who: str) -> bool:
         """End the holds on `target`; False if there were none."""

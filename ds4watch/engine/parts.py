@@ -33,6 +33,7 @@ from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.scrape import ScrapeResult, Target
 from ds4watch.model.series import Sample
+from ds4watch.model.silence import Silence
 from ds4watch.model.usage import RequestOutcome, RequestRecord
 from ds4watch.model.work import works_of
 from ds4watch.model.worker import FleetSnapshot
@@ -92,6 +93,8 @@ class Known:
     alerts: tuple[AlertState, ...] = ()
     ladder: LadderState = field(default_factory=lambda: LadderState(POOL))
     holds: tuple[Hold, ...] = ()
+    silences: tuple[Silence, ...] = ()
+    """Those in force, and those to come."""
     totals: RequestTotals = field(default_factory=RequestTotals)
     spent: Nanos = 0
     spent_today: Nanos = 0

@@ -115,6 +115,7 @@ async def known_from(
         alerts=alerts,
         ladder=LadderState(POOL, version=max([restored.policy_version, *versions])),
         holds=restored.holds,
+        silences=await state.desk.silences(now),
         totals=RequestTotals.restored(await state.requests_totals()),
         charged_until={view.id: last_tick_at for view in fleet.workers},
         spent=await state.spent_total(),

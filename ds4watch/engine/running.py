@@ -12,6 +12,7 @@ from typing import Any
 
 from ds4watch.actions.runner import Runner
 from ds4watch.engine.api_keys import ApiKeys
+from ds4watch.engine.command_run import CommandRun
 from ds4watch.engine.own_books import OwnBooks
 from ds4watch.engine.person_wishes import PersonWishes
 from ds4watch.engine.place import Place
@@ -48,6 +49,7 @@ class Daemon:
     supervisor: Supervisor
     wishes: PersonWishes
     keys: ApiKeys
+    commands: CommandRun
     own_books: OwnBooks
     rolling: RollingRun
     keeper: GatewayKeeper
@@ -70,6 +72,7 @@ class Daemon:
             "rolling change": self.rolling.run(),
             "keys": self.keys.run(),
             "own requests": self.own_books.run(),
+            "commands": self.commands.run(),
             "tell": self._tell(),
             "workers": self.supervisor.watch(),
             "service manager": self._say_alive(),

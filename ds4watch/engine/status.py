@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from ds4watch import __version__
+from ds4watch.alerting.silences import silenced_by
 from ds4watch.engine.cost_report import cost_report, why_report
 from ds4watch.engine.explained import explained
 from ds4watch.engine.parts import Known
@@ -109,7 +110,7 @@ class Status:
             "gateways": self._gateways(),
             "gpus": {"available": gpus.available, "why_not": gpus.why_not},
             "signals": fleet_signals(known.samples),
-            "alerts": [alert_json(alert) for alert in known.alerts],
+            "alerts": self._alerts(),
             "policy": self._from.board.policy().as_json(),
             "holds": [
                 {
@@ -195,6 +196,14 @@ class Status:
             "signals": fleet_signals(own),
             "log": str(self._from.supervisor.log_path(view.id)),
         }
+
+    def _alerts(self) -> list[dict[str, Any]]:
+        silences, now = self._known.silences, self._clock.now()
+        return [
+            alert_json(it)
+            | {"silenced_by": [one.id for one in silenced_by(it.labels, silences, now)]}
+            for it in self._known.alerts
+        ]
 
     def _provisioning(self) -> dict[str, Any] | None:
         provision = self._from.provision

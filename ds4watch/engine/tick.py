@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ds4watch.alerting.silences import mute_of
 from ds4watch.alerting.telling import tell
 from ds4watch.cost.attribution import Charge, charges, staged
 from ds4watch.cost.hours import hour_of
@@ -162,7 +163,13 @@ class Engine:
         self, turn: Round, batches: tuple[SpoolBatch, ...], now: UnixSeconds
     ) -> str:
         """Decide, commit; return what changed."""
-        telling = tell(self.known.alerts, turn.alerts, turn.transitions, now)
+        telling = tell(
+            self.known.alerts,
+            turn.alerts,
+            turn.transitions,
+            now,
+            is_silenced=mute_of(self.known.silences, now),
+        )
         turn = replace(turn, alerts=telling.alerts)
         plans, refusals, ladder = self._decide(turn, now)
         charged = self._charged(now)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, Select, func, insert, select, update
 from ds4watch.history import sql
 from ds4watch.history.audit_rows import insert_audit, of_outcome, of_plan, of_refusal
 from ds4watch.history.meta_rows import save_policy
-from ds4watch.history.rows import ActionRecord, AuditEntry, AuditKind
+from ds4watch.history.rows import ActionFilter, ActionRecord, AuditEntry, AuditKind
 from ds4watch.history.state_models import actions, holds
 from ds4watch.model.action import (
     ActionKind,
@@ -156,8 +156,37 @@ def recent_actions(connection: Connection, limit: int) -> list[ActionRecord]:
     return [_record(row) for row in connection.execute(query.limit(limit))]
 
 
+def listed(connection: Connection, limit: int, wanted: ActionFilter) -> list[ActionRecord]:
+    """Return actions as asked for, newest first."""
+    query = select(actions).order_by(actions.c.planned_at.desc(), actions.c.id.desc())
+    for column, value in (
+        (actions.c.status, wanted.status),
+        (actions.c.kind, wanted.kind),
+        (actions.c.target, wanted.target),
+    ):
+        if value is not None:
+            query = query.where(column == value)
+    if wanted.before is not None:
+        at, action_id = wanted.before
+        older = (actions.c.planned_at == at) & (actions.c.id < action_id)
+        query = query.where((actions.c.planned_at < at) | older)
+    return [_record(row) for row in connection.execute(query.limit(limit))]
+
+
+def one(connection: Connection, action_id: str) -> ActionRecord | None:
+    """Return an action by its id."""
+    row = connection.execute(select(actions).where(actions.c.id == action_id)).one_or_none()
+    return None if row is None else _record(row)
+
+
 def place_hold(connection: Connection, hold: Hold) -> None:
-    """Write a hold and its audit row."""
+    """Write a hold in place of an earlier one on its target, and its audit row."""
+    connection.execute(
+        update(holds)
+        .where(holds.c.target == hold.target, holds.c.lifted_at.is_(None))
+        .where(holds.c.until_at > hold.placed_at)
+        .values(lifted_at=hold.placed_at, lifted_by=hold.who)
+    )
     connection.execute(
         insert(holds).values(
             target=hold.target,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, Row, func, insert, select
 
 from ds4watch.history.alert_rows import transition_document
 from ds4watch.history.rows import AuditEntry, AuditKind
@@ -40,18 +41,31 @@ def read_audit(
         query = query.where(audit.c.id < before_id)
     if kind is not None:
         query = query.where(audit.c.kind == kind.value)
-    return [
-        AuditEntry(
-            at=row.at,
-            kind=AuditKind(row.kind),
-            subject=row.subject,
-            summary=row.summary,
-            detail=row.detail,
-            who=row.who,
-            id=row.id,
-        )
-        for row in connection.execute(query)
-    ]
+    return [_entry(row) for row in connection.execute(query)]
+
+
+def read_after(connection: Connection, after_id: int, limit: int) -> list[AuditEntry]:
+    """Return the entries above an id, the oldest first."""
+    query = select(audit).where(audit.c.id > after_id).order_by(audit.c.id)
+    return [_entry(row) for row in connection.execute(query.limit(min(limit, MOST_ENTRIES)))]
+
+
+def newest_id(connection: Connection) -> int:
+    """Return the id of the newest entry; 0 if there is none."""
+    found: int | None = connection.execute(select(func.max(audit.c.id))).scalar()
+    return found or 0
+
+
+def _entry(row: Row[Any]) -> AuditEntry:
+    return AuditEntry(
+        at=row.at,
+        kind=AuditKind(row.kind),
+        subject=row.subject,
+        summary=row.summary,
+        detail=row.detail,
+        who=row.who,
+        id=row.id,
+    )
 
 
 def of_transition(transition: Transition) -> AuditEntry:

@@ -36,7 +36,8 @@ class Remembered:
         self.holds, self.offsets = holds, dict(offsets)
 
     def place(self, hold: Hold) -> None:
-        """Note a hold that was placed."""
+        """Note a hold that was placed, in place of an earlier one on its target."""
+        self.lift(hold.target)
         self.holds = (*(self.holds or ()), hold)
 
     def lift(self, target: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, Row, func, insert, select
 
 from ds4watch.history import sql
 from ds4watch.history.rows import QualityRun
@@ -73,17 +73,30 @@ def latest_quality(connection: Connection) -> list[QualityRun]:
         quality_runs.c.profile, quality_runs.c.reference, quality_runs.c.metric
     )
     query = select(quality_runs).where(quality_runs.c.id.in_(newest)).order_by(quality_runs.c.id)
-    return [
-        QualityRun(
-            at=row.at,
-            profile=row.profile,
-            reference=row.reference,
-            metric=row.metric,
-            value=row.value,
-            prompts=row.prompts,
-            tokens=row.tokens,
-            took_seconds=row.took_seconds,
-            error=row.error,
-        )
-        for row in connection.execute(query)
-    ]
+    return [_run(row) for row in connection.execute(query)]
+
+
+def quality_page(
+    connection: Connection, limit: int, before_id: int | None, profile: str | None
+) -> list[tuple[int, QualityRun]]:
+    """Return runs with their ids, newest first."""
+    query = select(quality_runs).order_by(quality_runs.c.id.desc()).limit(limit)
+    if before_id is not None:
+        query = query.where(quality_runs.c.id < before_id)
+    if profile is not None:
+        query = query.where(quality_runs.c.profile == profile)
+    return [(row.id, _run(row)) for row in connection.execute(query)]
+
+
+def _run(row: Row[Any]) -> QualityRun:
+    return QualityRun(
+        at=row.at,
+        profile=row.profile,
+        reference=row.reference,
+        metric=row.metric,
+        value=row.value,
+        prompts=row.prompts,
+        tokens=row.tokens,
+        took_seconds=row.took_seconds,
+        error=row.error,
+    )

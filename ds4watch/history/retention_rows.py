@@ -25,6 +25,7 @@ from ds4watch.history.state_models import (
     actions,
     alert_events,
     audit,
+    commands,
     cost_hourly,
     cost_parts_hourly,
     holds,
@@ -71,6 +72,7 @@ def slices(keep: Retention, now: UnixSeconds) -> Iterator[Slice]:
     yield alert_events, alert_events.c.at < before
     yield quality_runs, quality_runs.c.at < before
     yield silences, silences.c.ends_at < before
+    yield commands, commands.c.finished_at < before
     yield holds, or_(holds.c.until_at < before, holds.c.lifted_at < before)
     yield outbox, and_(outbox.c.status.in_((SENT, GIVEN_UP)), outbox.c.finished_at < before)
     yield (

@@ -33,6 +33,9 @@ class AuditKind(StrEnum):
     DAEMON = "daemon"
     FLEET = "fleet"
     KEY = "key"
+    SILENCE = "silence"
+    COMMAND = "command"
+    ACCESS = "access"
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +318,51 @@ class RollingChange:
     updated_at: UnixSeconds
     own: str
     document: Mapping[str, Any]
+
+
+class CommandStatus(StrEnum):
+    """What became of a command."""
+
+    WAITING = "waiting"
+    DONE = "done"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a person asked for, whoever carries it out. `told`: what came of it."""
+
+    id: int
+    at: UnixSeconds
+    kind: str
+    who: str
+    body: Mapping[str, Any]
+    status: CommandStatus
+    told: str = ""
+    finished_at: UnixSeconds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GivenAnswer:
+    """What a request was answered; `request` is the digest of what was asked."""
+
+    who: str
+    key: str
+    request: str
+    at: UnixSeconds
+    status: int
+    content_type: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActionFilter:
+    """Which actions are wanted; None: any. before: (planned_at, id) of the last one seen."""
+
+    status: str | None = None
+    kind: str | None = None
+    target: str | None = None
+    before: tuple[UnixSeconds, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

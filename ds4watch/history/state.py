@@ -24,6 +24,7 @@ from ds4watch.history import (
 )
 from ds4watch.history.alert_rows import AlertKey
 from ds4watch.history.database import Database
+from ds4watch.history.desk import Desk
 from ds4watch.history.line import SetAside, Tuning
 from ds4watch.history.loss import Mended, Remembered
 from ds4watch.history.migrate import Which
@@ -84,6 +85,7 @@ class StateStore:
         self._remembered = Remembered()
         self._written = Written(alerts)
         self._database = Mended(database, self._remembered, on_loss=self._written.forget)
+        self.desk = Desk(self._database)
 
     @classmethod
     def open(

@@ -154,6 +154,37 @@ silences = Table(
     Column("ends_at", Instant, nullable=False),
     Column("who", Name(255), nullable=False),
     Column("why", Words, nullable=False),
+    Column("placed_at", Instant),
+    # Who ended it before its time.
+    Column("ended_by", Name(255)),
+)
+
+commands = Table(
+    "commands",
+    STATE,
+    Column("id", BigId, primary_key=True),
+    Column("at", Instant, nullable=False),
+    Column("kind", Name(32), nullable=False),
+    Column("who", Name(255), nullable=False),
+    Column("body", Document, nullable=False),
+    # waiting, done, refused
+    Column("status", Name(16), nullable=False),
+    Column("told", Words, nullable=False),
+    Column("finished_at", Instant),
+)
+Index("ix_commands_status_id", commands.c.status, commands.c.id)
+
+given_answers = Table(
+    "given_answers",
+    STATE,
+    # What a request that changes something was answered, by its Idempotency-Key.
+    Column("who", Name(255), primary_key=True),
+    Column("key", Name(255), primary_key=True),
+    Column("request", Name(64), nullable=False),
+    Column("at", Instant, nullable=False, index=True),
+    Column("status", Integer, nullable=False),
+    Column("content_type", Name(127), nullable=False),
+    Column("body", Words, nullable=False),
 )
 
 cost_hourly = Table(

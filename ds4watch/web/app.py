@@ -14,16 +14,25 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from ds4watch import __version__
+from ds4watch.model.errors import StoreError
 from ds4watch.model.ports import Clock
 from ds4watch.web.changes import changes
-from ds4watch.web.gate import LOOPBACK_HOSTS, Gate
+from ds4watch.web.conditions import Conditions
+from ds4watch.web.docs import documented
+from ds4watch.web.events import EventFeed, events
+from ds4watch.web.gate import LOOPBACK_HOSTS, Gate, Secrets
 from ds4watch.web.guard import PROBLEM_TYPE, SECURITY_HEADERS, Guard, problem
 from ds4watch.web.hooks import hooks
+from ds4watch.web.idempotency import Idempotency
 from ds4watch.web.keys import keys
+from ds4watch.web.login import login, session
 from ds4watch.web.ports import Ports
 from ds4watch.web.prometheus import prometheus
 from ds4watch.web.reads import reads
-from ds4watch.web.tokens import TokenTable
+from ds4watch.web.records import records
+from ds4watch.web.sessions import Sessions
+from ds4watch.web.silences import holds, silences
+from ds4watch.web.steering import steering
 from ds4watch.web.writes import writes
 
 _log = logging.getLogger(__name__)
@@ -34,16 +43,26 @@ PROMETHEUS_API = "/api/v1"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
+class _AdminApp(FastAPI):
+    """With the OpenAPI document as `docs` completes it."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            self.openapi_schema = documented(self, API)
+        return self.openapi_schema
+
+
 def create_app(
     ports: Ports,
     *,
-    tokens: TokenTable,
+    tokens: Secrets,
     render_metrics: Callable[[], bytes],
     clock: Clock,
+    feed: EventFeed | None = None,
     open_reads: bool = True,
 ) -> FastAPI:
     """Return the admin application. `open_reads` is for loopback alone."""
-    app = FastAPI(
+    app = _AdminApp(
         title="ds4watch admin API",
         version=__version__,
         docs_url=None,
@@ -52,17 +71,33 @@ def create_app(
     )
     app.add_exception_handler(HTTPException, _http_problem)
     app.add_exception_handler(RequestValidationError, _invalid_problem)
+    app.add_exception_handler(StoreError, _store_problem)
     app.add_exception_handler(Exception, _broken_problem)
-    app.include_router(reads(ports.source, clock), prefix=API)
-    app.include_router(writes(ports.commands), prefix=API)
+    sessions = Sessions(clock)
+    for router in (
+        reads(ports.source, clock),
+        silences(ports.desk, clock),
+        holds(ports.source, ports.commands),
+        steering(ports.desk),
+        records(ports.desk, ports.source, ports.facts),
+        events(feed if feed is not None else EventFeed(ports.desk)),
+        writes(ports.commands),
+        changes(ports.source, ports.commands),
+        keys(ports.commands),
+        session(sessions),
+    ):
+        app.include_router(router, prefix=API)
     app.include_router(prometheus(ports.facts, ports.queries, clock), prefix=PROMETHEUS_API)
-    app.include_router(changes(ports.source, ports.commands), prefix=API)
-    app.include_router(keys(ports.commands), prefix=API)
+    app.include_router(login(sessions))
     if ports.hooks is not None:
         app.include_router(hooks(ports.hooks), prefix=API)
     _add_pages(app, render_metrics)
     hosts = LOOPBACK_HOSTS if open_reads else None
-    app.add_middleware(Guard, gate=Gate(tokens, open_reads=open_reads, hosts=hosts))
+    gate = Gate(tokens, open_reads=open_reads, hosts=hosts, sessions=sessions)
+    # The one added last is the outermost.
+    app.add_middleware(Conditions, prefix=f"{API}/")
+    app.add_middleware(Idempotency, prefix=f"{API}/", answers=ports.desk, clock=clock)
+    app.add_middleware(Guard, gate=gate)
     return app
 
 
@@ -103,6 +138,11 @@ def _plain(item: dict[str, Any]) -> str:
     place: Sequence[Any] = item["loc"]
     name = ".".join(str(part) for part in place if part not in ("body", "query", "path"))
     return f"{name or 'body'}: {item['msg'][:200]}"
+
+
+async def _store_problem(request: Request, error: Exception) -> Response:
+    _log.warning("%s %s failed: %s", request.method, request.url.path, error)
+    return _problem_response(503, "the store does not answer; the daemon's log says why")
 
 
 async def _broken_problem(request: Request, error: Exception) -> Response:

@@ -17,24 +17,13 @@ ChangeVerb = Literal["pause", "resume", "abort"]
 MAX_HOLD_SECONDS = 30 * 86400.0
 
 
-class HoldRequest(BaseModel):
-    """Ask that nothing be done to a target for a while."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    target: Target = Field(description="A pool or worker; * for everything.")
-    seconds: float = Field(gt=0, le=MAX_HOLD_SECONDS, allow_inf_nan=False)
-    why: str = Field(min_length=1, max_length=500)
-    who: Who | None = Field(None, description="Name for the audit; the token's role if absent.")
-
-
 class WorkerRequest(BaseModel):
     """Ask something of a worker."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     why: str = Field(min_length=1, max_length=500)
-    who: Who | None = Field(None, description="Name for the audit; the token's role if absent.")
+    who: Who | None = Field(None, description="Name for the audit; the token's if absent.")
 
 
 class ApplyRequest(BaseModel):
@@ -43,7 +32,7 @@ class ApplyRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     why: str = Field(min_length=1, max_length=500)
-    who: Who | None = Field(None, description="Name for the audit; the token's role if absent.")
+    who: Who | None = Field(None, description="Name for the audit; the token's if absent.")
     file: str | None = Field(
         None,
         pattern=r"^/",
@@ -63,7 +52,7 @@ class ChangeRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     why: str = Field(min_length=1, max_length=500)
-    who: Who | None = Field(None, description="Name for the audit; the token's role if absent.")
+    who: Who | None = Field(None, description="Name for the audit; the token's if absent.")
 
 
 class Plan(BaseModel):
@@ -122,12 +111,14 @@ class WorkerList(BaseModel):
     """The fleet."""
 
     workers: list[dict[str, Any]]
+    next_cursor: str | None
 
 
 class AlertList(BaseModel):
     """Alerts that are not inactive."""
 
     alerts: list[dict[str, Any]]
+    next_cursor: str | None
 
 
 class SignalMap(BaseModel):
@@ -177,7 +168,7 @@ class RequestSums(BaseModel):
 
 
 class AuditPage(BaseModel):
-    """The story, newest first. `next_before` leads to the page of older rows; null: none."""
+    """The story, newest first. `next_cursor` leads to the page of older rows; null: none."""
 
     audit: list[dict[str, Any]]
-    next_before: int | None
+    next_cursor: str | None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
-from fastapi.security import HTTPBearer
+from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 
-from ds4watch.access.roles import Role, allows
+from ds4watch.access.roles import Role
 from ds4watch.model.errors import ConfigError, RefusedError
 from ds4watch.web.bodies import (
     ApplyRequest,
@@ -18,10 +17,9 @@ from ds4watch.web.bodies import (
     Plan,
     Told,
 )
-from ds4watch.web.guard import ROLE_KEY
+from ds4watch.web.docs import PROBLEM_DOC, REFUSED, REFUSED_WRITES
 from ds4watch.web.ports import AdminCommands, AdminSource
-from ds4watch.web.reads import PROBLEM_DOC, REFUSED
-from ds4watch.web.writes import REFUSED_WRITES
+from ds4watch.web.who import require, who_of
 
 _UNWILLING: dict[int | str, dict[str, Any]] = REFUSED_WRITES | {
     409: PROBLEM_DOC | {"description": "It cannot be done now, and why"},
@@ -33,7 +31,6 @@ Hours = Annotated[float, Query(gt=0, le=48, description="So many hours ahead")]
 
 def changes(source: AdminSource, commands: AdminCommands) -> APIRouter:
     """Return the router of rolling changes."""
-    documented = Depends(HTTPBearer(auto_error=False, scheme_name="token"))
     router = APIRouter(prefix="/fleet")
 
     @router.get("/change", summary="The rolling change under way, or the last", responses=REFUSED)
@@ -48,19 +45,17 @@ def changes(source: AdminSource, commands: AdminCommands) -> APIRouter:
         "/apply",
         status_code=202,
         summary="Make the fleet what the files say, step by step; or only plan it",
-        dependencies=[documented],
         responses=_UNWILLING,
     )
     async def apply(body: ApplyRequest, request: Request) -> Plan:
-        role = Role(request.scope[ROLE_KEY])
-        if body.file is not None and not allows(role, Role.ADMIN):
-            raise HTTPException(403, f"a file of one's own needs the role admin, not {role}")
+        if body.file is not None:
+            require(request, Role.ADMIN, what="a file of one's own")
         try:
             plan = await commands.apply(
                 file=body.file,
                 plan=body.plan,
                 dry_run=body.dry_run,
-                who=body.who or role.value,
+                who=who_of(request, body.who),
                 why=body.why,
             )
         except ConfigError as error:
@@ -80,11 +75,10 @@ def changes(source: AdminSource, commands: AdminCommands) -> APIRouter:
         "/{verb}",
         status_code=202,
         summary="Pause, resume or abort the rolling change",
-        dependencies=[documented],
         responses=_UNWILLING,
     )
     async def steer(verb: ChangeVerb, body: ChangeRequest, request: Request) -> Told:
-        who = body.who or str(request.scope[ROLE_KEY])
+        who = who_of(request, body.who)
         try:
             told = await commands.steer_change(verb=verb, who=who, why=body.why)
         except RefusedError as error:

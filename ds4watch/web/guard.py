@@ -15,7 +15,7 @@ from ds4watch.web.gate import READS, Gate, Turned, Visit, admit
 MAX_BODY_BYTES = 64 << 10
 BODY_TIMEOUT_SECONDS = 10.0
 PROBLEM_TYPE = "application/problem+json"
-ROLE_KEY = "ds4.role"
+VISITOR_KEY = "ds4.visitor"
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -55,18 +55,19 @@ class Guard:
             host=headers.get("host", ""),
             origin=headers.get("origin"),
             authorization=headers.get("authorization"),
+            cookie=headers.get("cookie"),
         )
         entry = admit(self._gate, visit)
         if isinstance(entry, Turned):
-            await _answer(sender, entry)
+            await answer(sender, entry)
             return
-        scope[ROLE_KEY] = entry
+        scope[VISITOR_KEY] = entry
         if visit.method in READS:
             await self._app(scope, receive, sender)
             return
         body = await _read_body(receive, headers)
         if isinstance(body, Turned):
-            await _answer(sender, body)
+            await answer(sender, body)
             return
         await self._app(scope, _replay(body, receive), sender)
 
@@ -115,7 +116,8 @@ def _with_headers(send: Send) -> Send:
     return sender
 
 
-async def _answer(send: Send, turned: Turned) -> None:
+async def answer(send: Send, turned: Turned) -> None:
+    """Answer with a problem."""
     body = problem(turned.status, turned.detail)
     headers = [
         (b"content-type", PROBLEM_TYPE.encode()),

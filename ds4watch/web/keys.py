@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request
-from fastapi.security import HTTPBearer
+from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.exceptions import HTTPException
 
-from ds4watch.access.roles import Role, allows
 from ds4watch.model.errors import RefusedError
 from ds4watch.model.key_budget import MAX_BUDGET
 from ds4watch.web.bodies import Told, Who
-from ds4watch.web.guard import ROLE_KEY
+from ds4watch.web.docs import PROBLEM_DOC, REFUSED, REFUSED_WRITES
 from ds4watch.web.ports import AdminCommands
-from ds4watch.web.reads import PROBLEM_DOC, REFUSED
-from ds4watch.web.writes import REFUSED_WRITES
+from ds4watch.web.who import ADMIN_DOC, ADMIN_ONLY, who_of
 
 KeyName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 _Named = Annotated[KeyName, Path()]
@@ -96,7 +93,6 @@ class KeyList(BaseModel):
 
 def keys(commands: AdminCommands) -> APIRouter:
     """Return the router of API keys."""
-    documented = Depends(HTTPBearer(auto_error=False, scheme_name="token"))
     router = APIRouter(prefix="/keys")
 
     @router.get("", summary="The gateway's API keys", responses=REFUSED)
@@ -104,11 +100,15 @@ def keys(commands: AdminCommands) -> APIRouter:
         return KeyList(keys=commands.keys())
 
     @router.post(
-        "", status_code=201, summary="Add a key", dependencies=[documented], responses=_UNWILLING
+        "",
+        status_code=201,
+        summary="Add a key",
+        dependencies=[ADMIN_ONLY],
+        openapi_extra=ADMIN_DOC,
+        responses=_UNWILLING,
     )
     async def add(body: KeyRequest, request: Request) -> Told:
-        role = _admin(request)
-        who = body.who or role
+        who = who_of(request, body.who)
         key = body.model_dump(exclude={"why", "who"})
         try:
             await commands.add_key(key=key, who=who, why=body.why)
@@ -117,11 +117,14 @@ def keys(commands: AdminCommands) -> APIRouter:
         return Told(told=f"{body.name} is let in")
 
     @router.post(
-        "/{name}/revoke", summary="End a key", dependencies=[documented], responses=_UNWILLING
+        "/{name}/revoke",
+        summary="End a key",
+        dependencies=[ADMIN_ONLY],
+        openapi_extra=ADMIN_DOC,
+        responses=_UNWILLING,
     )
     async def revoke(name: _Named, body: RevokeRequest, request: Request) -> Told:
-        role = _admin(request)
-        who = body.who or role
+        who = who_of(request, body.who)
         if not await commands.revoke_key(name=name, who=who, why=body.why):
             raise HTTPException(404, f"there is no key {name}")
         return Told(told=f"{name} is let in no more")
@@ -129,12 +132,12 @@ def keys(commands: AdminCommands) -> APIRouter:
     @router.post(
         "/{name}/rotate",
         summary="Give a key another secret",
-        dependencies=[documented],
+        dependencies=[ADMIN_ONLY],
+        openapi_extra=ADMIN_DOC,
         responses=_UNWILLING,
     )
     async def rotate(name: _Named, body: RotateRequest, request: Request) -> Told:
-        role = _admin(request)
-        who = body.who or role
+        who = who_of(request, body.who)
         try:
             is_there = await commands.rotate_key(
                 name=name,
@@ -151,10 +154,3 @@ def keys(commands: AdminCommands) -> APIRouter:
         return Told(told=f"{name} has another secret")
 
     return router
-
-
-def _admin(request: Request) -> str:
-    role = Role(request.scope[ROLE_KEY])
-    if not allows(role, Role.ADMIN):
-        raise HTTPException(403, f"to give or take access needs the role admin, not {role}")
-    return role.value

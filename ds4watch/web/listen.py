@@ -4,8 +4,39 @@ from __future__ import annotations
 
 import errno
 import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
 
 from ds4watch.model.errors import ConfigError, Located
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files in PEM: the certificate with its chain, and its key."""
+
+    certificate: Path
+    key: Path
+
+
+def read_tls(certificate: str | None, key: str | None, *, setting: str) -> Tls | None:
+    """Return the files to serve TLS with; None if it is not asked for.
+
+    Raises ConfigError if they cannot be read, do not go together, or the key may be read by all.
+    """
+    if certificate is None or key is None:
+        return None
+    try:
+        if Path(key).stat().st_mode & 0o007:
+            finding = Located("may be read by others", key, mend=f"chmod o= {key}")
+            raise ConfigError(finding)
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        where = error.filename or f"{certificate}, {key}"
+        message = f"{where}: cannot be used for TLS: {reason}"
+        raise ConfigError(Located(message, field=f"{setting}.tls_certificate")) from error
+    return Tls(Path(certificate), Path(key))
 
 
 def bind(host: str, port: int, *, setting: str) -> socket.socket:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ds4watch.history.rows import GivenAnswer
 from ds4watch.model.question import Question
 from ds4watch.web.hooks import Hooks
 
@@ -115,6 +116,98 @@ class AdminCommands(Protocol):
         ...
 
 
+class AdminDesk(Protocol):
+    """Silences, actions, commands, records: JSON-ready. All of it may raise StoreError."""
+
+    async def silence(
+        self, *, matchers: Sequence[str], starts_at: float | None, until: float, who: str, why: str
+    ) -> dict[str, Any]:
+        """Mute the messages of alerts for a while; return the silence. Raises RefusedError."""
+        ...
+
+    async def unsilence(self, silence: str, *, who: str) -> bool:
+        """End a silence; False if none is in force or to come by this id."""
+        ...
+
+    async def listed_silences(self, *, over: bool) -> list[dict[str, Any]]:
+        """Return the silences in force and to come, with `over` also those that ended."""
+        ...
+
+    async def one_silence(self, silence: str) -> dict[str, Any] | None:
+        """Return a silence by its id, one that is over too."""
+        ...
+
+    async def ask(self, *, kind: str, body: Mapping[str, Any], who: str) -> dict[str, Any]:
+        """Store what a person asks for and wake who carries it out; return the command."""
+        ...
+
+    async def reload(self, *, who: str, why: str) -> None:
+        """Have settings, rules and policy read anew, once their check finds no fault."""
+        ...
+
+    async def command(self, number: int) -> dict[str, Any] | None:
+        """Return a command by its id."""
+        ...
+
+    async def actions(
+        self,
+        *,
+        limit: int,
+        before: tuple[float, str] | None,
+        status: str | None,
+        kind: str | None,
+        target: str | None,
+    ) -> list[dict[str, Any]]:
+        """Return actions, newest first: those before (planned_at, id)."""
+        ...
+
+    async def action(self, action: str) -> dict[str, Any] | None:
+        """Return an action by its id."""
+        ...
+
+    async def quality_runs(
+        self, *, limit: int, before: int | None, profile: str | None
+    ) -> list[dict[str, Any]]:
+        """Return quality runs, newest first: those with an id under `before`."""
+        ...
+
+    def config(self) -> dict[str, Any]:
+        """Return the settings in force, without secrets."""
+        ...
+
+    def profiles(self) -> list[dict[str, Any]]:
+        """Return the profiles of the workers that we run, without secrets."""
+        ...
+
+    def export(
+        self,
+        *,
+        form: str,
+        start_at: float,
+        end_at: float,
+        targets: Sequence[str],
+        names: Sequence[str],
+    ) -> AsyncIterator[bytes]:
+        """Yield stored samples as text."""
+        ...
+
+    async def events_after(self, after: int, limit: int) -> list[dict[str, Any]]:
+        """Return audit rows above an id, oldest first."""
+        ...
+
+    async def newest_event(self) -> int:
+        """Return the id of the newest audit row; 0 if there is none."""
+        ...
+
+    async def given_answer(self, who: str, key: str) -> GivenAnswer | None:
+        """Return what was answered to this key of somebody's."""
+        ...
+
+    async def keep_answer(self, given: GivenAnswer) -> None:
+        """Keep an answer for who asks again."""
+        ...
+
+
 class QuerySource(Protocol):
     """Where the history answers."""
 
@@ -154,4 +247,5 @@ class Ports:
     commands: AdminCommands
     facts: PrometheusSource
     queries: QuerySource
+    desk: AdminDesk
     hooks: Hooks | None = None

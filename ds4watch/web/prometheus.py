@@ -17,6 +17,7 @@ from ds4watch.promql.json_text import dumped, success
 from ds4watch.promql.parse import parse
 from ds4watch.promql.render import render
 from ds4watch.web import prometheus_facts as facts
+from ds4watch.web.docs import REFUSED
 from ds4watch.web.ports import PrometheusSource, QuerySource
 from ds4watch.web.prometheus_docs import ANSWERS, ROUTES, documented
 from ds4watch.web.prometheus_fields import (
@@ -25,7 +26,6 @@ from ds4watch.web.prometheus_fields import (
     range_question,
     series_question,
 )
-from ds4watch.web.reads import REFUSED
 
 _log = logging.getLogger(__name__)
 

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Self
 
 import uvicorn
 from starlette.types import ASGIApp
+
+from ds4watch.web.listen import Tls
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +40,17 @@ class _Server(uvicorn.Server):
 class AdminServer:
     """Serves an application on a socket that listens, from entering to leaving."""
 
-    def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        listener: socket.socket,
+        *,
+        on_leave: Callable[[], None] = lambda: None,
+        tls: Tls | None = None,
+    ) -> None:
+        """`on_leave` ends answers that would go on for ever."""
+        self._on_leave = on_leave
+        self._tls = tls
         self._app = app
         self._listener = listener
         self._host, self.port = listener.getsockname()[:2]
@@ -49,11 +61,11 @@ class AdminServer:
     def url(self) -> str:
         """The address to reach it at."""
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self.port}"
+        return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
     async def __aenter__(self) -> Self:
         """Serve."""
-        self._server = _Server(_uvicorn_config(self._app))
+        self._server = _Server(_uvicorn_config(self._app, self._tls))
         serving = asyncio.create_task(self._server.serving.wait())
         self._task = asyncio.create_task(self._server.serve(sockets=[self._listener]))
         await asyncio.wait({serving, self._task}, return_when=asyncio.FIRST_COMPLETED)
@@ -76,10 +88,11 @@ class AdminServer:
         if self._server is None or self._task is None:
             return
         self._server.should_exit = True
+        self._on_leave()
         await self._task
 
 
-def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
+def _uvicorn_config(app: ASGIApp, tls: Tls | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http="h11",  # bounds the size of headers; speed does not matter here
@@ -92,4 +105,6 @@ def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
         limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=int(STOP_SECONDS),
+        ssl_certfile=tls.certificate if tls is not None else None,
+        ssl_keyfile=tls.key if tls is not None else None,
     )

@@ -4,51 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from fastapi.security import HTTPBearer
+from fastapi import APIRouter, Path, Request
 from starlette.exceptions import HTTPException
 
 from ds4watch.model.errors import RefusedError
-from ds4watch.web.bodies import Follows, HoldRequest, Target, Who, WorkerRequest, WorkerVerb
-from ds4watch.web.guard import ROLE_KEY
+from ds4watch.web.bodies import Follows, Target, WorkerRequest, WorkerVerb
+from ds4watch.web.docs import PROBLEM_DOC, REFUSED_WRITES
 from ds4watch.web.ports import AdminCommands
-from ds4watch.web.reads import PROBLEM_DOC, REFUSED
-
-REFUSED_WRITES = REFUSED | {
-    400: PROBLEM_DOC | {"description": "The body is not JSON"},
-    408: PROBLEM_DOC | {"description": "The body did not arrive in time"},
-    413: PROBLEM_DOC | {"description": "The body is too large"},
-}
-WhoQuery = Annotated[Who | None, Query(description="Name for the audit")]
+from ds4watch.web.who import who_of
 
 
 def writes(commands: AdminCommands) -> APIRouter:
     """Return the router of commands."""
-    # For the OpenAPI document alone: the guard checks tokens before any route is looked up.
-    documented = Depends(HTTPBearer(auto_error=False, scheme_name="token"))
-    router = APIRouter(responses=REFUSED_WRITES, dependencies=[documented])
-
-    @router.post("/holds", status_code=201, summary="Forbid actions on a target for a while")
-    async def hold(body: HoldRequest, request: Request) -> dict[str, Any]:
-        who = body.who or _role_name(request)
-        placed = await commands.hold(
-            target=body.target, seconds=body.seconds, who=who, why=body.why
-        )
-        commands.wake()
-        return placed
-
-    not_found: dict[int | str, dict[str, Any]] = {
-        404: PROBLEM_DOC | {"description": "There is no such hold"}
-    }
-
-    @router.delete("/holds/{target}", status_code=204, summary="Lift a hold", responses=not_found)
-    async def lift(
-        target: Annotated[Target, Path()], request: Request, who: WhoQuery = None
-    ) -> Response:
-        if not await commands.lift(target=target, who=who or _role_name(request)):
-            raise HTTPException(404, f"there is no hold on {target}")
-        commands.wake()
-        return Response(status_code=204)
+    router = APIRouter(responses=REFUSED_WRITES)
 
     unwilling: dict[int | str, dict[str, Any]] = {
         404: PROBLEM_DOC | {"description": "There is no such worker"},
@@ -67,7 +35,7 @@ def writes(commands: AdminCommands) -> APIRouter:
         body: WorkerRequest,
         request: Request,
     ) -> Follows:
-        who = body.who or _role_name(request)
+        who = who_of(request, body.who)
         try:
             told = await commands.steer(worker=worker, verb=verb, who=who, why=body.why)
         except RefusedError as error:
@@ -78,7 +46,3 @@ def writes(commands: AdminCommands) -> APIRouter:
         return Follows(worker=worker, told=told)
 
     return router
-
-
-def _role_name(request: Request) -> str:
-    return str(request.scope[ROLE_KEY])

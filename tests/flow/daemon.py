@@ -130,13 +130,14 @@ def ask(
     body: Any = None,
     *,
     headers: Mapping[str, str] | None = None,
+    method: str | None = None,
     seconds: float = PATIENCE_SECONDS,
 ) -> Answer:
-    """Send one request to a loopback port: GET, or POST if it has a body."""
+    """Send one request to a loopback port: GET, or POST if it has a body, unless told."""
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)) as connection:
         payload = None if body is None else json.dumps(body)
         own = {"Content-Type": "application/json", **(headers or {})}
-        connection.request("GET" if body is None else "POST", path, payload, own)
+        connection.request(method or ("GET" if body is None else "POST"), path, payload, own)
         answer = connection.getresponse()
         named = {name.lower(): value for name, value in answer.getheaders()}
         return Answer(answer.status, named, answer.read())

@@ -64,9 +64,10 @@ def test_many_commands_in_a_row_do_not_put_off_the_next_evaluations(daemon: Daem
     token = (daemon.state / "admin.token").read_text(encoding="ascii").strip()
     headers = {"Authorization": f"Bearer {token}"}
     for number in range(12):
-        hold = {"target": f"nothing-{number}", "seconds": 60, "why": "one of many"}
-        placed = ask(daemon.admin_port, "/api/ds4/v1/holds", hold, headers=headers)
-        assert placed.status == 201, placed
+        hold = {"seconds": 60, "why": "one of many"}
+        path = f"/api/ds4/v1/holds/nothing-{number}"
+        placed = ask(daemon.admin_port, path, hold, headers=headers, method="PUT")
+        assert placed.status == 200, placed
     ticks = daemon.metric(TICKS)
     assert ticks is not None
     until(lambda: (daemon.metric(TICKS) or 0) >= ticks + 2, "two evaluations", seconds=3)

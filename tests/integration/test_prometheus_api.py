@@ -23,7 +23,7 @@ from ds4watch.engine.query_process import QueryProcess
 from ds4watch.web.listen import bind
 from ds4watch.web.ports import Ports
 from ds4watch.web.serve import admin_server
-from tests.edge.web.fakes import TOKENS, FakeDaemon, FakeFacts, FixedClock
+from tests.edge.web.fakes import TOKENS, FakeDaemon, FakeDesk, FakeFacts, FixedClock
 from tests.integration.test_history_into_prometheus import AT, command, prometheus, stored
 
 pytestmark = [pytest.mark.needs("promtool", "prometheus"), pytest.mark.prometheus, pytest.mark.slow]
@@ -138,7 +138,7 @@ class Ours:
     async def _serve(self) -> None:
         daemon = FakeDaemon()
         async with QueryProcess(self._store) as queries:
-            ports = Ports(daemon, daemon, FakeFacts(), queries)
+            ports = Ports(daemon, daemon, FakeFacts(), queries, desk=FakeDesk())
             listener = bind("127.0.0.1", 0, setting="admin")
             async with admin_server(
                 listener,

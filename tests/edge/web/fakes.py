@@ -2,23 +2,31 @@ from __future__ import annotations
 
 import copy
 import gzip
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from ds4watch.access.keys import digest
 from ds4watch.access.roles import Role
-from ds4watch.model.errors import ConfigError, Located, RefusedError
+from ds4watch.alerting.silences import read_matchers
+from ds4watch.history.rows import GivenAnswer
+from ds4watch.model.errors import ConfigError, EdgeReason, Located, RefusedError, StoreError
 from ds4watch.model.question import Question
-from ds4watch.web.listen import bind
+from ds4watch.web.gate import Secrets
+from ds4watch.web.listen import Tls, bind
 from ds4watch.web.ports import Ports
 from ds4watch.web.serve import admin_server
 from ds4watch.web.server import AdminServer
-from ds4watch.web.tokens import TokenTable
+from ds4watch.web.tokens import TokenEntry, TokenTable
 
 AT = 1_767_225_600.0
 SECRETS = {role: f"secret-of-the-{role}" for role in Role}
-TOKENS = TokenTable(tuple((role, digest(secret)) for role, secret in SECRETS.items()))
+TOKENS = TokenTable(
+    tuple(
+        TokenEntry(role, digest(secret), role.value, is_local=True)
+        for role, secret in SECRETS.items()
+    )
+)
 
 
 def worker(name: str, phase: str = "ready", **load: float | None) -> dict[str, Any]:
@@ -76,6 +84,8 @@ STATUS: dict[str, Any] = {
             "labels": {"worker": "sim-full-1"},
             "summary": "23 requests wait on sim-full-1",
             "held": False,
+            "fingerprint": "00000000000000aa",
+            "silenced_by": [],
         },
         {
             "name": "CacheMissHigh",
@@ -86,6 +96,8 @@ STATUS: dict[str, Any] = {
             "labels": {},
             "summary": "a quarter of the prompt tokens miss the cache",
             "held": True,
+            "fingerprint": "00000000000000bb",
+            "silenced_by": ["0b8e6b6e-4b0e-4c8e-9a55-2f6c1d7e8b90"],
         },
     ],
     "policy": {
@@ -330,6 +342,7 @@ class FakeDaemon:
         self.steered: list[tuple[str, str, str, str]] = []
         self.api_keys: dict[str, dict[str, Any]] = {}
         self.broken = False
+        self.desk = FakeDesk()
 
     def status(self) -> dict[str, Any]:
         if self.broken:
@@ -446,6 +459,188 @@ class FakeDaemon:
         self.wakes += 1
 
 
+ACTION: dict[str, Any] = {
+    "id": "set_level:default:7",
+    "kind": "set_level",
+    "target": "default",
+    "status": "applied",
+    "cause": "00000000000000aa",
+    "reason": "QueueDepthHigh is firing",
+    "planned_at": AT - 30,
+    "started_at": AT - 30,
+    "finished_at": AT - 29.9,
+    "took_seconds": 0.1,
+    "detail": "level 2 obeyed",
+    "dry_run": False,
+    "undoes": None,
+    "parameters": {"level": 2},
+    "before": {"level": 1},
+    "after": {"level": 2},
+}
+RUN: dict[str, Any] = {
+    "at": AT - 100,
+    "profile": "sim-quantized",
+    "reference": "sim-full",
+    "metric": "kl",
+    "value": 0.02,
+    "prompts": 8,
+    "tokens": 512,
+    "took_seconds": 3.0,
+    "error": None,
+}
+
+
+class FakeDesk:
+    """The port of silences, actions, commands and records, in memory."""
+
+    def __init__(self) -> None:
+        self.placed: dict[str, dict[str, Any]] = {}
+        self.asked: list[dict[str, Any]] = []
+        self.stored_actions = [
+            ACTION | {"id": f"set_level:default:{it}", "planned_at": AT + it} for it in range(7)
+        ]
+        self.runs = [RUN | {"id": it} for it in range(1, 6)]
+        self.answers: dict[tuple[str, str], GivenAnswer] = {}
+        self.events: list[dict[str, Any]] = []
+        self.exported = [b"a 1 2\n", b"# EOF\n"]
+        self.away = False
+
+    async def silence(
+        self, *, matchers: Sequence[str], starts_at: float | None, until: float, who: str, why: str
+    ) -> dict[str, Any]:
+        self._look()
+        begins = AT if starts_at is None else max(AT, starts_at)
+        if until <= begins:
+            message = "until: the silence would end before it begins"
+            raise RefusedError(message)
+        found = {
+            "id": f"{len(self.placed):08x}-0000-4000-8000-000000000000",
+            "matchers": [str(it) for it in read_matchers(matchers)],
+            "starts_at": begins,
+            "ends_at": until,
+            "who": who,
+            "why": why,
+            "placed_at": AT,
+            "ended_by": None,
+        }
+        self.placed[str(found["id"])] = found
+        return found
+
+    async def unsilence(self, silence: str, *, who: str) -> bool:
+        found = self.placed.get(silence)
+        if found is None or found["ends_at"] <= AT:
+            return False
+        self.placed[silence] = found | {"ends_at": AT, "ended_by": who}
+        return True
+
+    async def listed_silences(self, *, over: bool) -> list[dict[str, Any]]:
+        self._look()
+        return [it for it in self.placed.values() if over or it["ends_at"] > AT]
+
+    async def one_silence(self, silence: str) -> dict[str, Any] | None:
+        return self.placed.get(silence)
+
+    async def ask(self, *, kind: str, body: Mapping[str, Any], who: str) -> dict[str, Any]:
+        command = {
+            "id": len(self.asked) + 1,
+            "at": AT,
+            "kind": kind,
+            "who": who,
+            "body": dict(body),
+            "status": "waiting",
+            "told": "",
+            "finished_at": None,
+        }
+        self.asked.append(command)
+        return command
+
+    async def reload(self, *, who: str, why: str) -> None:
+        self.happen("command", f"{who} asks for a reload: {why}")
+
+    async def command(self, number: int) -> dict[str, Any] | None:
+        return self.asked[number - 1] if number <= len(self.asked) else None
+
+    async def actions(
+        self,
+        *,
+        limit: int,
+        before: tuple[float, str] | None,
+        status: str | None,
+        kind: str | None,
+        target: str | None,
+    ) -> list[dict[str, Any]]:
+        wanted = {"status": status, "kind": kind, "target": target}
+        found = [
+            it
+            for it in reversed(self.stored_actions)
+            if all(value in (None, it[key]) for key, value in wanted.items())
+            and (before is None or (it["planned_at"], it["id"]) < before)
+        ]
+        return found[:limit]
+
+    async def action(self, action: str) -> dict[str, Any] | None:
+        return next((it for it in self.stored_actions if it["id"] == action), None)
+
+    async def quality_runs(
+        self, *, limit: int, before: int | None, profile: str | None
+    ) -> list[dict[str, Any]]:
+        found = [
+            it
+            for it in reversed(self.runs)
+            if (before is None or it["id"] < before) and profile in (None, it["profile"])
+        ]
+        return found[:limit]
+
+    def config(self) -> dict[str, Any]:
+        return {"admin": {"port": 9464}}
+
+    def profiles(self) -> list[dict[str, Any]]:
+        return [{"name": "sim-full"}]
+
+    async def export(
+        self,
+        *,
+        form: str,
+        start_at: float,
+        end_at: float,
+        targets: Sequence[str],
+        names: Sequence[str],
+    ) -> AsyncIterator[bytes]:
+        del form, start_at, end_at, names
+        if "none" in targets:
+            message = "nothing is stored of none"
+            raise StoreError(message, reason=EdgeReason.OTHER)
+        for text in self.exported:
+            yield text
+
+    async def events_after(self, after: int, limit: int) -> list[dict[str, Any]]:
+        self._look()
+        return [it for it in self.events if it["id"] > after][:limit]
+
+    async def newest_event(self) -> int:
+        self._look()
+        return max((it["id"] for it in self.events), default=0)
+
+    async def given_answer(self, who: str, key: str) -> GivenAnswer | None:
+        self._look()
+        return self.answers.get((who, key))
+
+    async def keep_answer(self, given: GivenAnswer) -> None:
+        self.answers[given.who, given.key] = given
+
+    def happen(self, kind: str, summary: str = "", **detail: Any) -> int:
+        """Add a row to the audit and return its id."""
+        number = len(self.events) + 1
+        row = {"id": number, "kind": kind, "summary": summary, "detail": detail}
+        self.events.append(AUDIT[0] | row)
+        return number
+
+    def _look(self) -> None:
+        if self.away:
+            message = "the database is away"
+            raise StoreError(message, reason=EdgeReason.GONE)
+
+
 class FakeHistory:
     """The port of queries, in memory: it answers with what it was asked."""
 
@@ -492,7 +687,7 @@ GROUPS: list[dict[str, Any]] = [
 
 
 def ports_of(daemon: FakeDaemon, queries: FakeHistory | None = None) -> Ports:
-    return Ports(daemon, daemon, FakeFacts(), queries or FakeHistory())
+    return Ports(daemon, daemon, FakeFacts(), queries or FakeHistory(), daemon.desk)
 
 
 @asynccontextmanager
@@ -502,14 +697,17 @@ async def serving(
     queries: FakeHistory | None = None,
     open_reads: bool = True,
     port: int = 0,
+    tokens: Secrets = TOKENS,
+    tls: Tls | None = None,
 ) -> AsyncIterator[AdminServer]:
     server = admin_server(
         bind("127.0.0.1", port, setting="admin"),
         ports_of(daemon, queries),
-        tokens=TOKENS,
+        tokens=tokens,
         render_metrics=lambda: b"# HELP up x\n# TYPE up gauge\nup 1\n",
         clock=FixedClock(),
         open_reads=open_reads,
+        tls=tls,
     )
     async with server:
         yield server

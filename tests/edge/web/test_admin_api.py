@@ -17,7 +17,7 @@ from tests.edge.web.fakes import AT, SECRETS, FakeDaemon, serving
 API = "/api/ds4/v1"
 OPERATOR = {"Authorization": f"Bearer {SECRETS[Role.OPERATOR]}"}
 VIEWER = {"Authorization": f"Bearer {SECRETS[Role.VIEWER]}"}
-HOLD = {"target": "default", "seconds": 60, "why": "a demonstration"}
+HOLD = {"seconds": 60, "why": "a demonstration"}
 
 
 async def test_what_the_daemon_knows_is_served() -> None:
@@ -80,9 +80,9 @@ async def test_the_audit_is_read_page_by_page() -> None:
     ):
         first = await get(client, "/audit?limit=3")
         assert [row["id"] for row in first["audit"]] == [4, 3, 2]
-        rest = await get(client, f"/audit?limit=3&before={first['next_before']}")
+        rest = await get(client, f"/audit?limit=3&cursor={first['next_cursor']}")
         assert [row["id"] for row in rest["audit"]] == [1]
-        assert rest["next_before"] is None
+        assert rest["next_cursor"] is None
         alerts = await get(client, "/audit?kind=alert")
         assert {row["kind"] for row in alerts["audit"]} == {"alert"}
 
@@ -90,8 +90,8 @@ async def test_the_audit_is_read_page_by_page() -> None:
 async def test_a_hold_is_placed_and_lifted_by_an_operator() -> None:
     daemon = FakeDaemon()
     async with serving(daemon) as server, aiohttp.ClientSession(server.url) as client:
-        async with client.post(f"{API}/holds", json=HOLD, headers=OPERATOR) as answer:
-            assert answer.status == 201
+        async with client.put(f"{API}/holds/default", json=HOLD, headers=OPERATOR) as answer:
+            assert answer.status == 200
             placed = await answer.json()
         assert (placed["until_at"], placed["who"]) == (AT + 60, "operator")
         assert (await get(client, "/status"))["holds"] == [placed]
@@ -108,13 +108,13 @@ REFUSALS = [
     ("GET", "/static/../app.py", {}, None, 404, "there is nothing at"),
     ("GET", f"{API}/audit?limit=0", {}, None, 422, "limit: "),
     ("GET", f"{API}/status", {"Host": "evil.example"}, None, 403, "another host"),
-    ("POST", f"{API}/holds", {}, HOLD, 401, "needs a token"),
-    ("POST", f"{API}/holds", {"Authorization": "Bearer no"}, HOLD, 401, "not known"),
-    ("POST", f"{API}/holds", VIEWER, HOLD, 403, "needs the role operator"),
-    ("POST", f"{API}/holds", OPERATOR | {"Origin": "http://evil"}, HOLD, 403, "another origin"),
-    ("POST", f"{API}/holds", OPERATOR, HOLD | {"seconds": -1}, 422, "seconds: "),
-    ("POST", f"{API}/holds", OPERATOR, HOLD | {"more": 1}, 422, "more: "),
-    ("POST", f"{API}/holds", OPERATOR, HOLD | {"why": "x" * 70_000}, 413, "65536 bytes"),
+    ("PUT", f"{API}/holds/x", {}, HOLD, 401, "needs a token"),
+    ("PUT", f"{API}/holds/x", {"Authorization": "Bearer no"}, HOLD, 401, "not known"),
+    ("PUT", f"{API}/holds/x", VIEWER, HOLD, 403, "needs the role operator"),
+    ("PUT", f"{API}/holds/x", OPERATOR | {"Origin": "http://evil"}, HOLD, 403, "another origin"),
+    ("PUT", f"{API}/holds/x", OPERATOR, HOLD | {"seconds": -1}, 422, "seconds: "),
+    ("PUT", f"{API}/holds/x", OPERATOR, HOLD | {"more": 1}, 422, "more: "),
+    ("PUT", f"{API}/holds/x", OPERATOR, HOLD | {"why": "x" * 70_000}, 413, "65536 bytes"),
     ("POST", f"{API}/status", OPERATOR, None, 405, "Method Not Allowed"),
     ("DELETE", f"{API}/holds/%20", OPERATOR, None, 422, "target: "),
 ]
@@ -146,7 +146,7 @@ async def test_a_body_without_a_length_is_bounded_too() -> None:
     async with (
         serving(FakeDaemon()) as server,
         aiohttp.ClientSession(server.url) as client,
-        client.post(f"{API}/holds", data=endless(), headers=OPERATOR) as answer,
+        client.put(f"{API}/holds/x", data=endless(), headers=OPERATOR) as answer,
     ):
         assert answer.status == 413
 
@@ -237,7 +237,9 @@ def test_the_admin_secret_is_made_once_and_is_private(tmp_path: Path) -> None:
     path = tmp_path / ADMIN_TOKEN_FILE
     secret = path.read_text().strip()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert first.role_of(secret) is Role.ADMIN
+    found = first.find(secret)
+    assert found is not None
+    assert found.role is Role.ADMIN
     assert open_tokens(tmp_path) == first
     assert secret not in repr(first)
 

@@ -32,8 +32,9 @@ from ds4watch.vocabulary.reference import (
     router_origin,
     worker_origin,
 )
-from ds4watch.web.reads import reads
-from ds4watch.web.writes import writes
+from ds4watch.web.app import create_app
+from ds4watch.web.ports import Ports
+from ds4watch.web.tokens import TokenTable
 from tests.unit.docs.documents import DOCS, ROOT, document, first_cells
 
 RULES = sorted((ROOT / "rules").glob("*.yml"))
@@ -83,12 +84,22 @@ def test_the_example_policy_is_one() -> None:
 
 
 def test_every_route_of_the_admin_api_is_told() -> None:
-    told = re.findall(r"^\| `(GET|POST|DELETE) (\S+)` \|", document("admin-api.md"), re.MULTILINE)
+    told = re.findall(r"^\| `([A-Z]+ \S+)` \| (\w+) \|", document("admin-api.md"), re.MULTILINE)
     unused: Any = None
-    routers = [*reads(unused, unused).routes, *writes(unused).routes]
-    routes = {(method, f"/api/ds4/v1{route.path}") for route in routers for method in route.methods}  # type: ignore[attr-defined]
-    assert routes <= set(told)
-    assert {("GET", "/"), ("GET", "/metrics")} <= set(told)
+    anything: Any = object()
+    app = create_app(
+        Ports(unused, unused, unused, unused, unused, hooks=anything),
+        tokens=TokenTable(),
+        render_metrics=bytes,
+        clock=unused,
+    )
+    routes = {
+        (f"{method.upper()} {path}", operation["x-required-role"])
+        for path, operations in app.openapi()["paths"].items()
+        for method, operation in operations.items()
+        if not path.startswith("/api/v1/")
+    }
+    assert routes | {("GET /", "viewer"), ("GET /login", "none")} == set(told)
 
 
 def commands() -> Iterator[str]:

@@ -7,9 +7,9 @@ from ds4watch.access.roles import Role
 from ds4watch.model.errors import ConfigError
 from ds4watch.web.gate import Gate, Turned, Visit, admit, host_name
 from ds4watch.web.reads import readiness_of
-from ds4watch.web.tokens import TokenTable, read_tokens
+from ds4watch.web.tokens import TokenEntry, TokenTable, read_tokens
 
-TOKENS = TokenTable(tuple((role, digest(role.value)) for role in Role))
+TOKENS = TokenTable(tuple(TokenEntry(role, digest(role.value)) for role in Role))
 HOST = "127.0.0.1:9464"
 
 # (open reads, method, secret) -> role that is let in, None for nobody in particular, or a status
@@ -39,7 +39,7 @@ def test_who_may_do_what(
     authorization = None if secret is None else f"Bearer {secret}"
     visit = Visit(method, HOST, authorization=authorization)
     entry = admit(Gate(TOKENS, open_reads=open_reads), visit)
-    assert (int(entry.status) if isinstance(entry, Turned) else entry) == expected
+    assert (int(entry.status) if isinstance(entry, Turned) else entry.role) == expected
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,16 @@ def test_a_host_is_read_without_its_port() -> None:
 
 
 def test_token_lines_are_read_and_faults_never_show_a_secret() -> None:
-    table = read_tokens(f"# people\nviewer {digest('x')}  # ann\n\nadmin {digest('y')}\n", "tokens")
-    assert table.role_of("x") is Role.VIEWER
-    assert table.role_of("y") is Role.ADMIN
-    assert table.role_of("z") is None
+    lines = f"# people\nviewer {digest('x')} ann  # of ops\n\nadmin {digest('y')}\n"
+    table = read_tokens(lines, "tokens")
+    found = table.find("x")
+    assert found is not None
+    assert (found.role, found.name) == (Role.VIEWER, "ann")
+    admin = table.find("y")
+    assert admin is not None
+    assert admin.role is Role.ADMIN
+    assert table.find("z") is None
+    assert digest("x") not in repr(table)
     with pytest.raises(ConfigError) as raised:
         read_tokens("root abc\nadmin hunter2\nadmin\n", "tokens")
     assert [finding.line for finding in raised.value.findings] == [1, 2, 3]

@@ -1,0 +1,40 @@
+"""`ds4watch unsilence`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ds4watch.cli.client import AdminClient
+from ds4watch.cli.common import Admin, Config, State, connect, new_app
+from ds4watch.cli.hold import user_name
+from ds4watch.model.errors import ConfigError, Located
+
+app = new_app()
+
+
+@app.command()
+def unsilence(
+    silence: Annotated[str, typer.Argument(metavar="ID", help="The silence, or how it begins.")],
+    config: Config = None,
+    state: State = None,
+    admin: Admin = None,
+) -> None:
+    """End a silence; people are told of what still fires.
+
+    Example: ds4watch unsilence 3f2a
+    """
+    client = connect(config, admin, state).client
+    found = _one(client, silence)
+    client.unsilence(found, who=user_name())
+    typer.echo(f"silence {found} is ended")
+
+
+def _one(client: AdminClient, begin: str) -> str:
+    """Return the id that begins so. Raises ConfigError unless there is exactly one."""
+    ids = [str(it["id"]) for it in client.silences(over=False) if it["id"].startswith(begin)]
+    if len(ids) == 1:
+        return ids[0]
+    what = "several silences begin so" if ids else "no silence begins so"
+    raise ConfigError(Located(f"{what}: {begin}", field="ID", mend="see `ds4watch silences`"))
