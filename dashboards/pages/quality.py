@@ -11,6 +11,9 @@ _FINISHED = f"rate(ds4_finished_requests_total{_CHOSEN}{RATE})"
 _CUT = f'rate(ds4_finished_requests_total{{profile=~"$profile",reason="length"}}{RATE})'
 _GENERATED = f"rate(ds4_generated_tokens_total{_CHOSEN}{RATE})"
 _DROP = f"max by (profile, reference) (ds4_quality_accuracy_drop_points{_CHOSEN})"
+_SCORE = 'ds4_answer_score_sum_total{worker!="",profile=~"$profile"}'
+_SCORED = 'ds4_answers_scored_total{worker!="",profile=~"$profile"}'
+_NOT_SCORED = "until an answer was scored: one of `gateway.score_every`"
 _NOT_ASKED = "until golden questions were asked of a profile and its reference"
 _NO_PAIR = "until the first measurement, and without a quantized profile beside its reference"
 
@@ -91,6 +94,7 @@ _ANSWERS = (
         "Requests a second, by profile and the engine's reason.",
         (f"sum by (profile, reason) ({_FINISHED})", "{{profile}} {{reason}}"),
         is_stacked=True,
+        width=8,
     ),
     graph(
         "Mean length of an answer",
@@ -100,6 +104,17 @@ _ANSWERS = (
             f"sum by (profile) ({_GENERATED}) / sum by (profile) ({_FINISHED})",
             "{{profile}}",
         ),
+        width=8,
+    ),
+    graph(
+        "Score of the text",
+        "none",
+        "Mean by worker, of the answers scored: 1 is good, broken models repeat themselves or "
+        "say nothing.",
+        (f"rate({_SCORE}[15m]) / rate({_SCORED}[15m])", "{{worker}}"),
+        alert="AnswerScoreLow",
+        may_be_empty=_NOT_SCORED,
+        width=8,
     ),
     timeline(
         "Level in force over time",

@@ -5,6 +5,7 @@ Memory is bounded: counts are of the running minute, and of at most so many name
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -64,17 +65,18 @@ class MinuteCounts:
         """Remember at most `most` names."""
         self._most = most
         self._minute = -1
-        self._counts: dict[Hashable, int] = {}
+        # A plain dict that is emptied from its front is gone through from its front each time.
+        self._counts: OrderedDict[Hashable, int] = OrderedDict()
 
     def add(self, name: Hashable, now: float) -> int:
         """Count one; return how many there were in this minute."""
         minute = int(now // _MINUTE_SECONDS)
         if minute != self._minute:
             self._minute = minute
-            self._counts = {}
+            self._counts = OrderedDict()
         count = self._counts.get(name, 0) + 1
         if count == 1 and len(self._counts) >= self._most:
-            del self._counts[next(iter(self._counts))]
+            self._counts.popitem(last=False)
         self._counts[name] = count
         return count
 

@@ -16,6 +16,7 @@ from ds4watch.config.settings import Settings, WorkerSettings
 from ds4watch.config.shipped import shipped
 from ds4watch.model.errors import ConfigError, Located
 
+_CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 MAX_FILE_BYTES = 4 * MAX_TEXT_CHARS
 _PLAIN = {
     errno.ENOENT: "there is no such file",
@@ -186,6 +187,18 @@ def read_filter(path: Path) -> tuple[FilterFile, tuple[Path, ...]]:
         return read_text(files[-1])
 
     return load_filter(read_text(path), str(path), read), tuple(files)
+
+
+def authorities_file(loaded: LoadedSettings) -> Path | None:
+    """Return the file of those whom HTTPS workers are trusted by. Raises ConfigError."""
+    own = loaded.settings.gateway.tls_ca_file
+    if own is None:
+        return None
+    path = loaded.base.absolute() / own
+    if _CERTIFICATE not in read_text(path):
+        mend = "gateway.tls_ca_file takes certificates in PEM"
+        raise ConfigError(Located("holds no certificate", str(path), mend=mend))
+    return path
 
 
 def policy_file(loaded: LoadedSettings) -> Path:

@@ -65,6 +65,11 @@ class GatewaySettings(Section):
     )
     max_body_bytes: int = Field(8 << 20, ge=1024, description="Largest request body accepted.")
     connect_timeout_seconds: Seconds = Field(2.0, description="Time to reach a worker.")
+    tls_ca_file: str | None = Field(
+        None,
+        description="Certificates (PEM) of the authorities that HTTPS workers are trusted by; the "
+        "system's, or those in `SSL_CERT_FILE` of the environment, if not given.",
+    )
     request_timeout_seconds: Seconds = Field(600.0, description="Time for one whole answer.")
     max_attempts: int = Field(3, ge=1, le=10, description="Workers tried for one request.")
     retry_budget_ratio: float = Field(

@@ -11,6 +11,7 @@ from types import TracebackType
 from ds4watch.alerting.rulefile import RuleFile, read_rules
 from ds4watch.config.files import (
     LoadedSettings,
+    authorities_file,
     filter_file,
     load_profiles,
     policy_file,
@@ -139,7 +140,7 @@ def read_blueprint(
     with faults:
         policy = load_policy(read_text(policy_file(loaded)), str(policy_file(loaded)))
     with faults:
-        settings = _with_filter(loaded)
+        settings = _with_gateway_files(loaded)
     faults.raise_if_any()
     gpus = GpuWatch(GpuReader(clock))
     reading = gpus.read_blocking(_GPU_SECONDS)
@@ -169,11 +170,12 @@ def read_blueprint(
     )
 
 
-def _with_filter(loaded: LoadedSettings) -> Settings:
-    """Return the settings with the output filter, if any, as gateways find it; it is in order."""
-    path = filter_file(loaded)
-    if path is None:
-        return loaded.settings
-    compile_filter(read_filter(path)[0], str(path))
-    gateway = loaded.settings.gateway.model_copy(update={"output_filter": str(path)})
+def _with_gateway_files(loaded: LoadedSettings) -> Settings:
+    """Return the settings with the gateway's files as gateways find them; they are in order."""
+    found = {"output_filter": filter_file(loaded), "tls_ca_file": authorities_file(loaded)}
+    if found["output_filter"] is not None:
+        path = found["output_filter"]
+        compile_filter(read_filter(path)[0], str(path))
+    update = {name: str(path) for name, path in found.items() if path is not None}
+    gateway = loaded.settings.gateway.model_copy(update=update)
     return loaded.settings.model_copy(update={"gateway": gateway})

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 from ds4watch.access.abnormal import NORMAL, Bounds, Verdict, Watch, count_of
 from ds4watch.access.quota import OverQuota, QuotaKind, Quotas, Rates, whole_seconds
 from ds4watch.config.admission import QuotaSettings
 from ds4watch.config.settings import GatewaySettings
-from ds4watch.gateway import headers as names
 from ds4watch.gateway.admitted import Admitted
 from ds4watch.gateway.call import Call
 from ds4watch.gateway.compressing import PromptCompressor
 from ds4watch.gateway.replies import RefusedError, Reply, unavailable
+from ds4watch.gateway.said import Said
 from ds4watch.gateway.state import GatewayState
 from ds4watch.gateway.waiting import FRONT
 from ds4watch.model.key_limits import KeyLimits
@@ -24,17 +23,16 @@ from ds4watch.model.usage import RequestOutcome
 from ds4watch.routing.admission import (
     DEFAULT_PRIORITY,
     ShedReason,
-    is_full,
+    most_inflight,
     priority_of,
     share_of,
 )
+from ds4watch.routing.lengths import Lengths
 from ds4watch.shaping.request import Asked, Degrading, Shaped
 
 log = logging.getLogger(__name__)
 
-_BYTES_PER_TOKEN = 4
 _NO_LIMITS = KeyLimits()
-_MAX_NAME_LENGTH = 64
 _ANSWER_FIELDS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 
 
@@ -47,8 +45,10 @@ class Admission:
         state: GatewayState,
         clock: Clock,
         compressor: PromptCompressor,
+        lengths: Lengths,
     ) -> None:
         self._compressor = compressor
+        self._lengths = lengths
         self._settings = settings
         self._own = settings.admission
         self._state = state
@@ -59,6 +59,8 @@ class Admission:
         self._watch = Watch(Bounds(**self._own.abnormal.model_dump()))
         self._keys: dict[str, KeyLimits] = {}
         self._eased: dict[str, Degrading] = {}
+        self._most_inflight = 0
+        """Requests that may be under way in this process."""
         self._quotas = Quotas(
             {name: _rates(it) for name, it in self._own.models.items()},
             {name: _rates(it) for name, it in self._own.classes.items()},
@@ -78,34 +80,38 @@ class Admission:
         self._keys = {
             key.name: key.limits for key in self._state.board.keys if key.limits != _NO_LIMITS
         }
-        self._quotas.tune(self._keys, self._state.processes, self._clock.monotonic())
+        state = self._state
+        self._quotas.tune(self._keys, state.processes, self._clock.monotonic())
         self._eased = {
-            key.name: self._state.degrading_with(key.eased)
-            for key in self._state.board.keys
+            key.name: state.degrading_with(key.eased)
+            for key in state.board.keys
             if key.eased is not None
         }
-        self._state.room.stir()
+        self._most_inflight = most_inflight(
+            state.policy.limits,
+            max_inflight=self._settings.max_inflight,
+            processes=state.processes,
+        )
+        state.room.stir()
 
-    def enter(
-        self, call: Call, headers: Mapping[str, str], body: dict[str, Any], raw: bytes
-    ) -> Admitted:
+    def enter(self, call: Call, said: Said, body: dict[str, Any], raw: bytes) -> Admitted:
         """Let a request in. Raises RefusedError; `has_place` and `until_place` come next."""
         call.level = self._state.policy.level
         limits = self._keys.get(call.key, _NO_LIMITS)
-        call.prompt_tokens = tokens = len(raw) // _BYTES_PER_TOKEN
+        tokens = self._lengths.estimate(body["model"], len(raw), body)
+        call.prompt_tokens = tokens
         verdict = self._watch.judge(
             call.key, raw, body, prompt_tokens=tokens, now=self._clock.monotonic()
         )
-        work_class = limits.work_class or headers.get(names.WORK_CLASS, "")[:_MAX_NAME_LENGTH]
+        work_class = limits.work_class or said.work_class
         if limits.work_class or work_class in self._own.classes:  # clients make up no names
             call.work_class = work_class
-        call.priority = self._priority(limits, headers, work_class)
+        call.priority = self._priority(limits, said.priority, work_class)
         if verdict is not NORMAL:
             self._note_oddity(call, verdict)
-        session = headers.get(names.SESSION, "")
         entry = Admitted(
-            Asked(work_class, session, tokens, verdict.max_tokens),
-            headers.get(names.NO_DEGRADE) == "1" and limits.may_refuse_degrading,
+            Asked(work_class, said.session, tokens, verdict.max_tokens),
+            said.refuses_change and limits.may_refuse_degrading,
             tokens > self._own.long_over_tokens,
             verdict,
         )
@@ -131,12 +137,15 @@ class Admission:
 
     def has_place(self) -> bool:
         """Return whether one more may be under way now, and nobody waits for that."""
-        return not self._is_full() and not self._state.room.has_line(FRONT)
+        state = self._state
+        return state.inflight.total < self._most_inflight and not state.room.has_line(FRONT)
 
     async def until_place(self, call: Call) -> None:
         """Wait until one more may be under way. Raises RefusedError if that takes too long."""
         found = await self._state.room.place(
-            FRONT, call.priority, lambda: None if self._is_full() else True
+            FRONT,
+            call.priority,
+            lambda: True if self._state.inflight.total < self._most_inflight else None,
         )
         if found is None:
             raise self._turned_away(call, ShedReason.INFLIGHT)
@@ -181,8 +190,7 @@ class Admission:
             "degraded": dict(self.degraded),
         }
 
-    def _priority(self, limits: KeyLimits, headers: Mapping[str, str], work_class: str) -> int:
-        given = headers.get(names.PRIORITY)
+    def _priority(self, limits: KeyLimits, given: str | None, work_class: str) -> int:
         priority = self._class_priorities.get(work_class, DEFAULT_PRIORITY)
         if given is not None:
             priority = priority_of(given, priority)
@@ -250,15 +258,6 @@ class Admission:
         reply = unavailable(message, code="overloaded", retry_after_seconds=wait)
         call.degraded = (f"level={call.level}", f"shed=quota_{over.kind}")
         return RefusedError(reply, outcome=RequestOutcome.SHED)
-
-    def _is_full(self) -> bool:
-        state = self._state
-        return is_full(
-            state.policy.limits,
-            state.inflight.total,
-            max_inflight=self._settings.max_inflight,
-            processes=state.processes,
-        )
 
     def _turned_away(self, call: Call, reason: ShedReason) -> RefusedError:
         self._note_shed(reason)

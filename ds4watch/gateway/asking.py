@@ -21,6 +21,6 @@ async def posted(
     answer = await pool.ask(origin, head, body)
     try:
         told = await answer.read(max_bytes)
-        return told if answer.status == 200 else None
+        return told if answer.head.status == 200 else None
     finally:
         pool.give_back(origin, answer)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii as _quoted
 
 from ds4watch.gateway import headers as names
 from ds4watch.gateway.admitted import Admitted
-from ds4watch.gateway.http.message import Stream, header_line, usual_line
+from ds4watch.gateway.http.message import Stream, header_line
 from ds4watch.gateway.prefix_window import NO_TURN, Turn
 from ds4watch.model.usage import RequestOutcome, RetryReason, Usage
 
+_USUAL_FIELDS = (
+    *("gateway", "key", "path", "model_asked", "model_served", "worker", "profile"),
+    *("work_class", "filter"),
+)
 _TRUTH = {False: "false", True: "true"}
 _CLIENT_GONE_STATUS = 499
 """nginx's number for a client that closed before its answer; never sent, only booked."""
@@ -67,19 +72,13 @@ class Call:
         """Note that the client left before its answer was whole; what it got stays booked."""
         self.end(_CLIENT_GONE_STATUS, RequestOutcome.CLIENT_GONE)
 
-    def own_headers(self) -> list[tuple[bytes, bytes]]:
+    def own_lines(self) -> bytes:
         """Return the headers that every answer carries; no worker where none was tried."""
-        own = [
-            header_line(names.REQUEST_ID, self.id),
-            usual_line(names.ATTEMPTS, str(self.attempts)),
-        ]
-        if self.worker:
-            own.append(usual_line(names.WORKER, self.worker))
-        if self.degraded:
-            own.append(usual_line(names.DEGRADED, ";".join(self.degraded)))
+        usual = _usual_lines(self.attempts, self.worker, self.degraded)
+        lines = b"x-request-id: %b\r\n%b" % (self.id.encode("ascii"), usual)
         if self.rate_headers:
-            own += [header_line(name, value) for name, value in self.rate_headers.items()]
-        return own
+            lines += b"".join(header_line(*header) for header in self.rate_headers.items())
+        return lines
 
     def line(self, *, gateway: str, seq: int, now: float, ended_at: float) -> bytes:
         """Return the line for the books, a `RequestRecord` in JSON; `now` is monotonic.
@@ -99,17 +98,44 @@ class Call:
                 f'{{"prompt":{usage.prompt},"cached":{usage.cached},'
                 f'"completion":{usage.completion}}}'
             )
+        outcome: str = self.outcome
         return (
-            f'{{"id":{_quoted(self.id)},"gateway":{_quoted(gateway)},"seq":{seq},'
-            f'"ended_at":{ended_at!r},"key":{_quoted(self.key)},"path":{_quoted(self.path)},'
-            f'"model_asked":{_quoted(self.model_asked)},'
-            f'"model_served":{_quoted(self.model_served)},"worker":{_quoted(self.worker)},'
-            f'"status":{self.status},"outcome":"{self.outcome.value}",'
+            f'{{"id":{_quoted(self.id)},"seq":{seq},"ended_at":{ended_at!r},'
+            f'"status":{self.status},"outcome":"{outcome!s}",'
             f'"stream":{_TRUTH[self.stream]},"duration_seconds":{now - since!r},'
-            f'"queue_seconds":{queue},"tried_seconds":{tried},"first_byte_seconds":{first},"usage":{used},"estimated":{_TRUTH[self.estimated]},'
+            f'"queue_seconds":{queue},"tried_seconds":{tried},"first_byte_seconds":{first},'
+            f'"usage":{used},"estimated":{_TRUTH[self.estimated]},'
             f'"level":{self.level},"degraded":{degraded},'
             f'"retries":{json.dumps(self.retries) if self.retries else "[]"},'
-            f'"profile":{_quoted(self.profile)},"work_class":{_quoted(self.work_class)},'
-            f'"filter":{_quoted(self.filter)},"choices":{self.choices},'
-            f'"conversation":{talk}}}\n'
+            f'"choices":{self.choices},{self._usual_fields(gateway)},"conversation":{talk}}}\n'
         ).encode()
+
+    def _usual_fields(self, gateway: str) -> str:
+        return _fields_of(
+            gateway,
+            self.key,
+            self.path,
+            self.model_asked,
+            self.model_served,
+            self.worker,
+            self.profile,
+            self.work_class,
+            self.filter,
+        )
+
+
+@lru_cache(maxsize=1024)
+def _fields_of(*values: str) -> str:
+    """Return the fields that are the same in many lines."""
+    told = zip(_USUAL_FIELDS, values, strict=True)
+    return ",".join([f'"{name}":{_quoted(value)}' for name, value in told])
+
+
+@lru_cache(maxsize=1024)
+def _usual_lines(attempts: int, worker: str, degraded: tuple[str, ...]) -> bytes:
+    lines = header_line(names.ATTEMPTS, str(attempts))
+    if worker:
+        lines += header_line(names.WORKER, worker)
+    if degraded:
+        lines += header_line(names.DEGRADED, ";".join(degraded))
+    return lines

@@ -6,13 +6,13 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from ds4watch.access.key_rules import Denied, denied, denied_model
-from ds4watch.access.keys import bearer_token, digest
-from ds4watch.access.signature import Signed, fault_of_form, is_genuine, signed_of
+from ds4watch.access.keys import KeyTable
+from ds4watch.access.signature import Signed, fault_of_form, is_genuine
 from ds4watch.config.gateway_security import SignatureSettings
-from ds4watch.gateway.http.headers import Headers
 from ds4watch.gateway.http.message import Request
 from ds4watch.gateway.replay_memory import ReplayMemory, Seen
 from ds4watch.gateway.replies import RefusedError, Reply, unavailable
+from ds4watch.gateway.said import Said
 from ds4watch.gateway.state import GatewayState
 from ds4watch.model.ports import Clock
 from ds4watch.model.service_policy import ApiKey
@@ -48,23 +48,17 @@ class Entry:
         self._clock = clock
         self._needs_key = needs_key or settings.required
 
-    def visitor(self, headers: Headers) -> Visitor | None:
+    def visitor(self, said: Said) -> Visitor | None:
         """Return who asks, None where no key is needed. Raises RefusedError."""
-        if not self._state.keys and not self._needs_key:
-            return None
-        signed = signed_of(headers)
-        if signed is not None:
-            return Visitor(self._signer(signed), signed)
-        if self._settings.required:
-            raise _unknown(_NOT_SIGNED)
-        wanted = headers.kept.get("digest")
-        if wanted is None:
-            token = bearer_token(headers.get("authorization"))
-            wanted = headers.kept["digest"] = b"" if token is None else digest(token).encode()
-        key = self._state.keys.find_digest(wanted) if wanted else None
-        if key is None:
-            raise _unknown(_NO_KEY if self._state.keys else _NO_KEYS)
-        return Visitor(self._valid(key))
+        keys = self._state.keys
+        if said.visitor is None or said.known_by is not keys:
+            if not keys and not self._needs_key:
+                return None
+            if said.signed is not None:
+                return Visitor(self._signer(said.signed), said.signed)
+            said.visitor, said.known_by = self._bearer(said, keys), keys
+        self._check(said.visitor.key)
+        return said.visitor
 
     def verify(self, visitor: Visitor | None, request: Request, body: bytes) -> None:
         """Hold the body against the signature, if there is one. Raises RefusedError."""
@@ -86,9 +80,19 @@ class Entry:
 
     def check_model(self, visitor: Visitor | None, model: str) -> None:
         """Keep a key to its models. Raises RefusedError."""
-        told = None if visitor is None else denied_model(visitor.key, model)
+        if visitor is None or not visitor.key.limits.models:
+            return
+        told = denied_model(visitor.key, model)
         if told is not None:
             raise _refused(told)
+
+    def _bearer(self, said: Said, keys: KeyTable) -> Visitor:
+        if self._settings.required:
+            raise _unknown(_NOT_SIGNED)
+        key = keys.find_digest(said.token_digest) if said.token_digest else None
+        if key is None:
+            raise _unknown(_NO_KEY if keys else _NO_KEYS)
+        return Visitor(key)
 
     def _signer(self, signed: Signed) -> ApiKey:
         window = self._settings.window_seconds
@@ -98,13 +102,15 @@ class Entry:
         key = self._state.keys.signer(signed.key)
         if key is None:
             raise _unknown("x-ds4-key names no key that signs", "invalid_signature")
-        return self._valid(key)
+        self._check(key)
+        return key
 
-    def _valid(self, key: ApiKey) -> ApiKey:
+    def _check(self, key: ApiKey) -> None:
+        if key.expires_at is None and key.left is None:
+            return
         told = denied(key, self._clock.now())
         if told is not None:
             raise _refused(told)
-        return key
 
 
 def _refused(told: Denied) -> RefusedError:

@@ -53,12 +53,17 @@ class Forwarder:
         self._failing: dict[str, RetryReason] = {}
         self._giving_up: GiveUp | None = None
 
-    async def forward(
+    def forward(
+        self, request: Request, call: Call, shaped: Shaped, payload: bytes
+    ) -> Coroutine[Any, Any, Response | Stream]:
+        """Return the response for the client, once awaited. Raises RefusedError."""
+        if self._always_group or self._state.policy.limits.group_prefixes:
+            return self._in_group(request, call, shaped, payload)
+        return self._in_turn(request, call, shaped, payload)
+
+    async def _in_group(
         self, request: Request, call: Call, shaped: Shaped, payload: bytes
     ) -> Response | Stream:
-        """Return the response for the client. Raises RefusedError, ClientGoneError."""
-        if not (self._always_group or self._state.policy.limits.group_prefixes):
-            return await self._in_turn(request, call, shaped, payload)
         async with self._window.turn(shaped.body) as turn:
             call.turn = turn
             return await self._in_turn(request, call, shaped, payload)
@@ -193,7 +198,7 @@ class Forwarder:
         reply = _reply_for(error, call)
         call.end(reply.status, RequestOutcome.UPSTREAM_ERROR)
         if call.response is None:
-            return reply.response(call.own_headers())
+            return reply.response(call.own_lines())
         # The client has its 200; an error event is the only honest end that is left.
         call.response.write(reply.event())
         call.response.end()

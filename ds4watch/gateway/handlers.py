@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 from urllib.parse import unquote
 
 from ds4watch.access.key_rules import may_ask
@@ -17,11 +19,11 @@ from ds4watch.gateway.forward import Forwarder
 from ds4watch.gateway.http.message import Request, Response, Stream, header_line
 from ds4watch.gateway.replies import RefusedError, Reply, json_response
 from ds4watch.gateway.routes import COMPLETIONS, HEALTH, MODELS, methods_of
+from ds4watch.gateway.said import said_of
 from ds4watch.gateway.spool import Spool
 from ds4watch.gateway.state import GatewayState
 from ds4watch.model.ports import Clock
 from ds4watch.model.usage import RequestOutcome
-from ds4watch.routing.sessions import HEADER as SESSION_HEADER
 from ds4watch.routing.sessions import conversation_key, has_many_turns, session_key
 from ds4watch.shaping.payload import payload_of
 from ds4watch.shaping.request import shape
@@ -55,10 +57,13 @@ class Handlers:
         self._spool = spool
         self._clock = clock
 
-    async def handle(self, request: Request) -> Response | Stream:
-        """Answer any request."""
+    def handle(self, request: Request) -> Coroutine[Any, Any, Response | Stream]:
+        """Answer any request, once awaited."""
         if request.method == "POST" and request.path in COMPLETIONS:
-            return await self.complete(request)
+            return self.complete(request)
+        return self._tell(request)
+
+    async def _tell(self, request: Request) -> Response:
         if request.method in ("GET", "HEAD"):
             if request.path == HEALTH:
                 return self.health()
@@ -69,8 +74,8 @@ class Handlers:
     def refuse(self, status: int, message: str, code: str) -> Response:
         """Word the answer to what is no request, or to one that we failed at."""
         kind = "api_error" if status >= 500 else "invalid_request_error"
-        headers = [header_line(names.REQUEST_ID, names.request_id_of(None))]
-        return Reply(status, message, code, kind=kind).response(headers)
+        line = header_line(names.REQUEST_ID, names.new_id())
+        return Reply(status, message, code, kind=kind).response(line)
 
     def health(self) -> Response:
         """Tell how this gateway is; 503 once it drains."""
@@ -87,13 +92,13 @@ class Handlers:
             "routing": state.chooser.shown()
             | {"long_open": state.long_queue.open, "long_waiting": state.long_queue.waiting},
         }
-        return json_response(body, status=503 if state.draining else 200, headers=[])
+        return json_response(body, status=503 if state.draining else 200)
 
     def models(self, request: Request) -> Response:
         """List the models of ready workers, or one of them, in OpenAI's shape."""
         call = self._call(request)
         try:
-            visitor = self._entry.visitor(request.headers)
+            visitor = self._entry.visitor(said_of(request.headers))
             self._entry.verify(visitor, request, b"")
         except RefusedError as error:
             return error.reply.response(_id_only(call))
@@ -108,26 +113,26 @@ class Handlers:
             if visitor is None or may_ask(visitor.key, model)
         ]
         if request.path == MODELS:
-            return json_response({"object": "list", "data": data}, headers=_id_only(call))
+            return json_response({"object": "list", "data": data}, lines=_id_only(call))
         asked = unquote(request.path.removeprefix(MODELS + "/"))
         for one in data:
             if one["id"] == asked:
-                return json_response(one, headers=_id_only(call))
+                return json_response(one, lines=_id_only(call))
         reply = Reply(404, f"The model {asked[:200]!r} does not exist", "model_not_found")
         return reply.response(_id_only(call))
 
     def unknown(self, request: Request) -> Response:
         """Say in OpenAI's shape that there is nothing here, or which methods there are."""
-        headers = _id_only(self._call(request))
+        lines = _id_only(self._call(request))
         path = request.path[:200]
         allowed = methods_of(request.path)
         if allowed is None:
-            return Reply(404, f"There is nothing at {path}", "not_found").response(headers)
-        headers.append(header_line("Allow", allowed))
+            return Reply(404, f"There is nothing at {path}", "not_found").response(lines)
+        lines += header_line("Allow", allowed)
         if request.method == "OPTIONS":
-            return Response(204, headers=headers)
+            return Response(204, lines=lines)
         message = f"{request.method} is not allowed on {path}"
-        return Reply(405, message, "method_not_allowed").response(headers)
+        return Reply(405, message, "method_not_allowed").response(lines)
 
     async def complete(self, request: Request) -> Response | Stream:
         """Answer a completion request and book it, however it ends."""
@@ -136,7 +141,7 @@ class Handlers:
             return await self._complete(request, call)
         except RefusedError as error:
             call.end(error.reply.status, error.outcome)
-            return error.reply.response(call.own_headers())
+            return error.reply.response(call.own_lines())
         except asyncio.CancelledError:
             if not self._state.cut_off:
                 call.gone()
@@ -146,7 +151,8 @@ class Handlers:
             self._book(call)
 
     async def _complete(self, request: Request, call: Call) -> Response | Stream:
-        visitor = self._entry.visitor(request.headers)
+        said = said_of(request.headers)
+        visitor = self._entry.visitor(said)
         raw = request.read_at_once()
         if raw is None:
             raw = await intake.read_body(request, max_bytes=self._settings.max_body_bytes)
@@ -159,11 +165,10 @@ class Handlers:
         kind = COMPLETIONS[call.path]
         intake.check(self._check, body, kind)
         self._entry.check_model(visitor, body["model"])
-        admitted = self._admission.enter(call, request.headers, body, raw)
-        told = request.headers.get(SESSION_HEADER)
-        call.conversation = conversation_key(told, body)
+        admitted = self._admission.enter(call, said, body, raw)
+        call.conversation = conversation_key(said.session, body)
         if self._state.chooser.wants_sessions:
-            call.session = session_key(told, body) if "user" in body else call.conversation
+            call.session = session_key(said.session, body) if "user" in body else call.conversation
         call.has_many_turns = has_many_turns(body)
         if not self._admission.has_place():
             await self._admission.until_place(call)
@@ -185,8 +190,9 @@ class Handlers:
             self._state.inflight.end_request()
 
     def _call(self, request: Request) -> Call:
+        said = said_of(request.headers)
         return Call(
-            id=names.request_id_of(request.headers.get(names.REQUEST_ID)),
+            id=said.request_id or names.new_id(),
             path=request.path,
             started_at=self._clock.monotonic(),
         )
@@ -206,5 +212,5 @@ class Handlers:
         )
 
 
-def _id_only(call: Call) -> list[tuple[bytes, bytes]]:
-    return [header_line(names.REQUEST_ID, call.id)]
+def _id_only(call: Call) -> bytes:
+    return header_line(names.REQUEST_ID, call.id)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from ds4watch.gateway.http.answer import AnswerHead
 from ds4watch.gateway.http.headers import Headers, RawHeaders
 
 REQUEST_ID = "x-request-id"
@@ -69,10 +70,13 @@ def _random_ids() -> Iterator[str]:
 _IDS = _random_ids()
 
 
-def request_id_of(header: str | None) -> str:
-    """Return the client's request id if it is sane, else a new one."""
-    if header is not None and _SANE_ID.fullmatch(header):
-        return header
+def sane_id(header: str | None) -> str | None:
+    """Return the client's request id if it is sane."""
+    return header if header is not None and _SANE_ID.fullmatch(header) else None
+
+
+def new_id() -> str:
+    """Return a request id of our own."""
     return next(_IDS)
 
 
@@ -81,9 +85,9 @@ def lines_for_worker(headers: Headers, request_id: str) -> bytes:
 
     `Host` and `Content-Length` are left to who knows the worker and the body.
     """
-    lines = headers.kept.get("lines")
+    lines = headers.lines
     if lines is None:
-        lines = headers.kept["lines"] = _lines_for_worker(headers.raw)
+        lines = headers.lines = _lines_for_worker(headers.raw)
     return b"%bX-Request-Id: %b\r\n" % (lines, request_id.encode("ascii"))
 
 
@@ -100,16 +104,17 @@ def _lines_for_worker(headers: RawHeaders) -> bytes:
     return b"".join(lines)
 
 
-def headers_for_client(
-    headers: RawHeaders, own: list[tuple[bytes, bytes]]
-) -> list[tuple[bytes, bytes]]:
-    """Return the worker's headers less hop-by-hop ones and those of its own server, with ours."""
-    passed = [header for header in headers if _is_for_clients(header[0])]
-    named = _named_by_connection(headers)
-    if named:
-        passed = [header for header in passed if header[0].lower() not in named]
-    passed += own
-    return passed
+def lines_for_client(head: AnswerHead) -> bytes:
+    """Return the worker's headers less hop-by-hop ones and those of its own server."""
+    lines = head.lines
+    if lines is None:
+        named = _named_by_connection(head.headers)
+        lines = head.lines = b"".join(
+            b"%b: %b\r\n" % (name, value)
+            for name, value in head.headers
+            if _is_for_clients(name) and (not named or name.lower() not in named)
+        )
+    return lines
 
 
 @lru_cache(maxsize=1024)

@@ -29,9 +29,10 @@ class Inflight:
 
     def begin_attempt(self, worker: str, *, is_long: bool = False) -> None:
         """Count one attempt at a worker; a worker without any has no entry."""
-        _raise(self.by_worker, worker)
+        counts = self.by_worker
+        counts[worker] = counts.get(worker, 0) + 1
         if is_long:
-            _raise(self.longs_by_worker, worker)
+            self.longs_by_worker[worker] = self.longs_by_worker.get(worker, 0) + 1
 
     def end_attempt(self, worker: str, *, is_long: bool = False) -> None:
         """Count it no more."""
@@ -39,10 +40,6 @@ class Inflight:
         if is_long:
             _lower(self.longs_by_worker, worker)
         self._on_free()
-
-
-def _raise(counts: dict[str, int], worker: str) -> None:
-    counts[worker] = counts.get(worker, 0) + 1
 
 
 def _lower(counts: dict[str, int], worker: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from ds4watch.gateway import headers as names
 from ds4watch.gateway.answer_scores import AnswerScores
 from ds4watch.gateway.call import Call
-from ds4watch.gateway.headers import headers_for_client
+from ds4watch.gateway.headers import lines_for_client
 from ds4watch.gateway.http.errors import BrokenAnswerError, StaleConnectionError, WorkerGoneError
 from ds4watch.gateway.http.message import Request, Response, Stream, header_line
 from ds4watch.gateway.http.pool import Pool, origin_of
@@ -70,15 +70,20 @@ class Relay:
         Raises AttemptError if the worker failed. A stream has been sent in full on return;
         `call.response` says whether one was begun.
         """
-        self._refuse_unfiltered(call, shaped)
+        if shaped.kind is RequestKind.RESPONSES:
+            self._refuse_unfiltered(call)
         try:
             origin = origin_of(worker.url)
             head = b"POST %b%b HTTP/1.1\r\n%b%bContent-Length: %d\r\n\r\n" % (
-                origin.prefix, _target_of(request), origin.host_line, headers, len(payload),
+                origin.prefix, request.head.target, origin.host_line, headers, len(payload),
             )  # fmt: skip
             answer = await self._pool.ask(origin, head, payload)
             try:
-                return await self._pass_on(request, call, answer, shaped)
+                filtering = self._filter_of(call, answer)
+                if answer.head.is_stream:
+                    return await self._stream(request, call, answer, shaped, filtering)
+                body = answer.read_at_once() or await answer.read(_MAX_ANSWER_BYTES)
+                return self._whole(call, answer, body, filtering)
             finally:
                 self._pool.give_back(origin, answer)
         except (WorkerGoneError, ValueError) as error:
@@ -88,47 +93,51 @@ class Relay:
         except (BrokenAnswerError, StaleConnectionError, OSError) as error:
             raise AttemptError(Failure(RetryReason.BROKEN), _said(error)) from error
 
-    def _refuse_unfiltered(self, call: Call, shaped: Shaped) -> None:
+    def _refuse_unfiltered(self, call: Call) -> None:
         """Refuse what the output filter cannot read but has rules for. Raises RefusedError."""
-        if shaped.kind is RequestKind.RESPONSES and self._rules.filter_of(call) is not None:
+        if self._rules.filter_of(call) is not None:
             message = "Answers are filtered here, and those of this path cannot be: use chat"
             raise RefusedError(Reply(403, message, "path_not_filtered"))
 
-    async def _pass_on(
-        self, request: Request, call: Call, answer: WorkerConnection, shaped: Shaped
-    ) -> Response | Stream:
-        failure = failure_of_status(answer.status)
+    def _filter_of(self, call: Call, answer: WorkerConnection) -> AnswerFilter | None:
+        """Return what filters an answer. Raises AttemptError, or RefusedError if it cannot be."""
+        status = answer.head.status
+        failure = failure_of_status(status)
         if failure is not None:
-            raise AttemptError(failure, f"status {answer.status}")
-        if answer.status < 400 and self._rules.filter_of(call) is not None:
+            raise AttemptError(failure, f"status {status}")
+        filtering = self._rules.filter_of(call) if status < 400 else None
+        if filtering is not None:
             _refuse_packed(answer, call)
-        if answer.status == 200 and _is_stream(answer):
-            return await self._stream(request, call, answer, shaped)
-        body = answer.read_at_once() or await answer.read(_MAX_ANSWER_BYTES)
-        return self._whole(call, answer, body)
+        return filtering
 
-    def _whole(self, call: Call, answer: WorkerConnection, body: bytes) -> Response:
+    def _whole(
+        self, call: Call, answer: WorkerConnection, body: bytes, filtering: AnswerFilter | None
+    ) -> Response:
         call.first_byte_at = self._clock.monotonic()
-        is_good = answer.status < 400
-        call.end(answer.status, RequestOutcome.OK if is_good else RequestOutcome.CLIENT_ERROR)
-        own = call.own_headers()
+        head = answer.head
+        is_good = head.status < 400
+        call.end(head.status, RequestOutcome.OK if is_good else RequestOutcome.CLIENT_ERROR)
+        lines = lines_for_client(head) + call.own_lines()
         if is_good:
             call.usage = usage_at_the_end(body)
             if self._scores.tap() is not None:
                 self._scores.note(call.worker, body, stream=False)
-            if (filtering := self._rules.filter_of(call)) is not None:
+            if filtering is not None:
                 body = filtering.whole(body)
                 self._rules.count(filtering)
                 call.filter = mark = filtering.mark()
-                own += [header_line(names.FILTER, mark)] if mark else []
-        return Response(answer.status, body, headers_for_client(answer.headers, own))
+                lines += header_line(names.FILTER, mark) if mark else b""
+        return Response(head.status, body, lines)
 
     async def _stream(
-        self, request: Request, call: Call, answer: WorkerConnection, shaped: Shaped
+        self,
+        request: Request,
+        call: Call,
+        answer: WorkerConnection,
+        shaped: Shaped,
+        filtering: AnswerFilter | None,
     ) -> Stream:
-        sse = _sse_of(shaped)
-        filtering, tap = self._rules.filter_of(call), self._scores.tap()
-
+        sse, tap = _sse_of(shaped), self._scores.tap()
         look = sse if filtering is None and tap is None else _Look(sse, filtering, tap)
         feed = look.feed
 
@@ -172,8 +181,8 @@ class Relay:
             raise AttemptError(_failure_told(sse.error), str(sse.error.get("message"))[:200])
         call.first_byte_at = self._clock.monotonic()
         call.turn.first_token()
-        headers = headers_for_client(answer.headers, call.own_headers())
-        call.response = request.stream(200, headers)
+        lines = lines_for_client(answer.head) + call.own_lines()
+        call.response = request.stream(200, lines)
         call.response.on_flow(answer.flow)  # a slow client holds the worker back
         return call.response
 
@@ -210,21 +219,9 @@ def _sse_of(shaped: Shaped) -> SseRelay:
     )
 
 
-def _target_of(request: Request) -> bytes:
-    target = f"{request.path}?{request.query}" if request.query else request.path
-    return target.encode("ascii")
-
-
-def _is_stream(answer: WorkerConnection) -> bool:
-    for name, value in answer.headers:
-        if len(name) == 12 and name.lower() == b"content-type":
-            return bytes(value).lower().startswith(b"text/event-stream")
-    return False
-
-
 def _refuse_packed(answer: WorkerConnection, call: Call) -> None:
     """Refuse an answer that the output filter cannot read. Raises RefusedError."""
-    for name, value in answer.headers:
+    for name, value in answer.head.headers:
         if name.lower() == b"content-encoding" and value.strip().lower() != b"identity":
             packing = value.decode("latin-1")[:50]
             message = (

@@ -41,14 +41,13 @@ class Reply:
         """Return the server-sent events that end a stream whose 200 is out already."""
         return f"data: {json.dumps(self.body())}\n\ndata: [DONE]\n\n".encode()
 
-    def response(self, headers: list[tuple[bytes, bytes]]) -> Response:
-        """Return the HTTP response."""
-        extra: list[tuple[bytes, bytes]] = []
+    def response(self, lines: bytes) -> Response:
+        """Return the HTTP response; `lines` are headers that it has too."""
         if self.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
-            extra.append(header_line("Retry-After", str(self.retry_after_seconds)))
+            lines += header_line("Retry-After", str(self.retry_after_seconds))
         if self.status == HTTPStatus.UNAUTHORIZED:
-            extra.append(header_line("WWW-Authenticate", "Bearer"))
-        return json_response(self.body(), status=self.status, headers=[*headers, *extra])
+            lines += header_line("WWW-Authenticate", "Bearer")
+        return json_response(self.body(), status=self.status, lines=lines)
 
 
 class RefusedError(Ds4watchError):
@@ -75,9 +74,7 @@ def unavailable(
     )
 
 
-def json_response(
-    body: dict[str, Any], *, status: int = 200, headers: list[tuple[bytes, bytes]]
-) -> Response:
-    """Return a response of ours in JSON."""
+def json_response(body: dict[str, Any], *, status: int = 200, lines: bytes = b"") -> Response:
+    """Return a response of ours in JSON, with `lines` for further headers."""
     kind = header_line("Content-Type", "application/json; charset=utf-8")
-    return Response(status, json.dumps(body).encode(), [kind, *headers])
+    return Response(status, json.dumps(body).encode(), kind + lines)

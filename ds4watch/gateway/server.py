@@ -35,6 +35,7 @@ from ds4watch.gateway.relay import Relay
 from ds4watch.gateway.replay_memory import ReplayMemory
 from ds4watch.gateway.spool import Spool
 from ds4watch.gateway.state import GatewayState
+from ds4watch.gateway.trust import tls_context
 from ds4watch.gateway.waiting import WaitingRoom
 from ds4watch.model.ports import Clock
 from ds4watch.model.worker import WorkerView
@@ -90,18 +91,20 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
         pool = Pool(
             connect_seconds=settings.connect_timeout_seconds,
             answer_seconds=settings.request_timeout_seconds,
+            tls=tls_context(settings.tls_ca_file),
         )
         stack.callback(pool.close)
         window = _window(settings.batching, clock)
         compressor = _compressor(settings.compression, state, pool)
         stack.push_async_callback(compressor.close)
-        admission = Admission(settings, state, clock, compressor)
+        lengths = Lengths(settings.routing)
+        admission = Admission(settings, state, clock, compressor, lengths)
         forwarder = Forwarder(
             state,
             Relay(pool, clock, rules=rules, scores=scores),
             window,
             settings=settings,
-            lengths=_length_teller(settings, state, pool),
+            lengths=_length_teller(lengths, settings, state, pool),
             clock=clock,
         )
         handlers = Handlers(
@@ -172,13 +175,15 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _length_teller(settings: GatewaySettings, state: GatewayState, pool: Pool) -> LengthTeller:
+def _length_teller(
+    lengths: Lengths, settings: GatewaySettings, state: GatewayState, pool: Pool
+) -> LengthTeller:
     def worker_for(model: str) -> WorkerView | None:
         route = state.chooser.choose(Ask(model))
         return route.worker if isinstance(route, RouteDecision) else None
 
     endpoint = TokenizeEndpoint(pool, settings.routing.tokenize_seconds)
-    return LengthTeller(Lengths(settings.routing), endpoint, worker_for)
+    return LengthTeller(lengths, endpoint, worker_for)
 
 
 @asynccontextmanager

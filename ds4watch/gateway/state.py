@@ -118,7 +118,7 @@ class GatewayState:
 
     def count_request(self) -> None:
         """Count a request that is to be forwarded: it earns its share of retries."""
-        self._budget = self._budget.after_request(self._clock.monotonic())
+        self._budget.count_request(self._clock.monotonic())
 
     async def until_routable(self, ask: Ask, seconds: float) -> RouteDecision | NoRoute:
         """Return the worker to try next; wait for one that is being woken or warmed up.
@@ -175,7 +175,7 @@ class GatewayState:
 
     def spend_retry(self) -> None:
         """Count one retry."""
-        self._budget = self._budget.after_retry(self._clock.monotonic())
+        self._budget.spend_retry(self._clock.monotonic())
 
     def count_long_session(self, *, is_error: bool) -> None:
         """Count the end of a request in a conversation of many turns."""

@@ -64,8 +64,8 @@ class Limits:
         strictness=_smaller,
     )
     long_max_inflight: int | None = _lever(
-        "So many long requests (`gateway.admission.long_over_tokens`) are under way at most, over "
-        "all gateway processes; more get a 503.",
+        "So many long requests (estimated at over `gateway.admission.long_over_tokens`) are under "
+        "way at most, over all gateway processes; more get a 503.",
         low=0,
         strictness=_smaller,
     )

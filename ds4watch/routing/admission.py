@@ -23,16 +23,15 @@ class ShedReason(StrEnum):
     """More clients are connected than may be."""
 
 
-def is_full(limits: Limits, inflight: int, *, max_inflight: int, processes: int) -> bool:
-    """Return whether no further request may be under way in this process now.
+def most_inflight(limits: Limits, *, max_inflight: int, processes: int) -> int:
+    """Return how many requests may be under way in this process.
 
-    `inflight` is this process's own count. Both limits hold over all gateway processes and
-    are shared out evenly, at least one each.
+    Both limits hold over all gateway processes and are shared out evenly, at least one each.
     """
     total = max_inflight
     if limits.max_inflight is not None:
         total = min(total, limits.max_inflight)
-    return inflight >= share_of(total, processes)
+    return share_of(total, processes)
 
 
 def share_of(total: int, processes: int) -> int:

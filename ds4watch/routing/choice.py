@@ -127,6 +127,8 @@ def health_of(seat: Seat, *, load: float, most: float) -> float:
 def _by_health(
     lane: Lane, seats: Sequence[Seat], ask: Ask, view: View, draw: Callable[[], float]
 ) -> Seat | None:
+    if len(seats) == 1:
+        return seats[0] if _has_room(seats[0], ask, view) else None
     one, two = draw(), draw()
     if not lane.has_shares:
         first, second = _two_of(seats, one, two)

@@ -45,13 +45,17 @@ class Lengths:
     settings: RoutingSettings
     _by_model: dict[str, _Ratio] = field(default_factory=dict)
 
+    def estimate(self, model: str, size: int, body: Mapping[str, Any]) -> int:
+        """Return the tokens of a body's prompt: listed, or else by its bytes."""
+        listed = _listed_tokens(body)
+        return int(size / self._bytes_per_token(model)) if listed is None else listed
+
     def tell(self, model: str, size: int, body: Mapping[str, Any]) -> Length:
         """Return what a body of `size` bytes is."""
         limit = self.settings.long_tokens
         if limit is None:
             return Length.SHORT
-        known = self._by_model.get(model)
-        tokens = size / (known.bytes_per_token if known else _FIRST_BYTES_PER_TOKEN)
+        tokens = size / self._bytes_per_token(model)
         doubt = self.settings.long_doubt_ratio
         if tokens < limit * (1 - doubt):
             return Length.SHORT
@@ -79,6 +83,10 @@ class Lengths:
         known.seen += 1
         weight = max(_SLOWEST, 1 / known.seen)
         known.bytes_per_token += weight * (ratio - known.bytes_per_token)
+
+    def _bytes_per_token(self, model: str) -> float:
+        known = self._by_model.get(model)
+        return known.bytes_per_token if known else _FIRST_BYTES_PER_TOKEN
 
 
 def tokenize_body(body: Mapping[str, Any]) -> dict[str, Any] | None:

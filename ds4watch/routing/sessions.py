@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 from zlib import crc32
 
-HEADER = "X-Session-ID"
 MANY_TURNS = 20
 _NAME_CHARACTERS = 256
 _TEXT_CHARACTERS = 4096

@@ -50,15 +50,12 @@ class Shaped(NamedTuple):
     degraded: tuple[str, ...]
     stream: bool
     kind: RequestKind
+    model: str
+    """The one that serves."""
     client_wants_usage: bool = False
     client_wants_continuous_usage: bool = False
     only_asks_usage: bool = False
     """All that was changed: the body has `stream_options` now, and had none."""
-
-    @property
-    def model(self) -> str:
-        """The model that serves."""
-        return str(self.body["model"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +137,10 @@ def shape(
         changes = _changes(body, degrading, kind, asked, told)
         if told:
             degraded = (f"level={degrading.level}", *(f"{it}={told[it]}" for it in told))
+    model: str = changes.get("model") or body["model"]
     if not body.get("stream") and "stream_options" not in body:
-        return Shaped(
-            body | changes if changes else body, bool(changes), degraded, stream=False, kind=kind
-        )
+        shaped = body | changes if changes else body
+        return Shaped(shaped, bool(changes), degraded, stream=False, kind=kind, model=model)
     stream = bool(body.get("stream"))
     options: dict[str, Any] = body.get("stream_options") or {}
     is_new = not changes and "stream_options" not in body
@@ -158,6 +155,7 @@ def shape(
         degraded=degraded,
         stream=stream,
         kind=kind,
+        model=model,
         client_wants_usage=wants_usage,
         # vLLM heeds the second only with the first.
         client_wants_continuous_usage=wants_usage and bool(options.get("continuous_usage_stats")),
@@ -180,15 +178,17 @@ def _changes(
     # An embedding by another model would be no embedding; what a response needs is not looked at.
     if is_completion and substitute is not None and _is_for(substitute, body, asked):
         changes["model"] = told["model"] = substitute.serves
-    caps = _caps(body, _least(limits.max_tokens_cap, asked.own_cap), kind)
-    if is_completion:
+    cap = _least(limits.max_tokens_cap, asked.own_cap)
+    caps = {} if cap is None else _caps(body, cap, kind)
+    if is_completion and (limits.n_cap is not None or limits.best_of_cap is not None):
         caps |= _counts(body, limits)
     changes |= caps
     told |= caps
-    kept = degrading.last_turns(body) if kind is RequestKind.CHAT else {}
-    if kept:
-        told["turns"] = limits.max_turns
-        changes |= kept
+    if limits.max_turns is not None and kind is RequestKind.CHAT:
+        kept = degrading.last_turns(body)
+        if kept:
+            told["turns"] = limits.max_turns
+            changes |= kept
     # Made of the same last turns.
     if is_completion and asked.compressed and limits.compress_ratio is not None:
         told["compressed"] = limits.compress_ratio
@@ -216,20 +216,21 @@ def _least(one: int | None, other: int | None) -> int | None:
     return other if one is None else one if other is None else min(one, other)
 
 
-def _caps(body: dict[str, Any], cap: int | None, kind: RequestKind) -> dict[str, Any]:
-    if cap is None or kind is RequestKind.OTHER:
+def _caps(body: dict[str, Any], cap: int, kind: RequestKind) -> dict[str, Any]:
+    if kind is RequestKind.OTHER:
         return {}
     if kind is RequestKind.RESPONSES:
         asked = body.get("max_output_tokens")
         return {"max_output_tokens": cap} if asked is None or asked > cap else {}
     changes: dict[str, Any] = {}
-    for name in ("max_tokens", "max_completion_tokens"):
-        asked = body.get(name)
-        if asked is not None and asked > cap:
-            changes[name] = cap
-    unset = body.get("max_tokens") is None and body.get("max_completion_tokens") is None
+    told, newer = body.get("max_tokens"), body.get("max_completion_tokens")
+    if told is not None and told > cap:
+        changes["max_tokens"] = cap
+    if newer is not None and newer > cap:
+        changes["max_completion_tokens"] = cap
     # Unset means as long as the context allows for chat, 16 for text.
-    if unset and (kind is RequestKind.CHAT or cap < _TEXT_DEFAULT_MAX_TOKENS):
+    is_unset = told is None and newer is None
+    if is_unset and (kind is RequestKind.CHAT or cap < _TEXT_DEFAULT_MAX_TOKENS):
         changes["max_tokens"] = cap
     floor = body.get("min_tokens")
     if floor is not None and floor > cap:

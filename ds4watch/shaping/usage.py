@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from ds4watch.model.usage import Usage
 
 _DECODER = json.JSONDecoder()
+_USUAL = re.compile(
+    rb'"usage":\{"prompt_tokens":([0-9]{1,9}),"total_tokens":[0-9]{1,9},'
+    rb'"completion_tokens":([0-9]{1,9}),"prompt_tokens_details":'
+    rb'(?:null|\{"cached_tokens":([0-9]{1,9})\})\}(?:,"[a-z_]{1,40}":null){0,8}\}\Z'
+)
+"""As vLLM writes it, up to the end of the answer."""
 
 
 def usage_of(reported: Any) -> Usage | None:
@@ -46,6 +53,10 @@ def usage_at_the_end(answer: bytes) -> Usage | None:
     at = answer.rfind(b'"usage"')
     if at < 0:
         return None
+    usual = _USUAL.match(answer, at)
+    if usual is not None:
+        prompt, cached = int(usual[1]), int(usual[3] or 0)
+        return Usage(prompt, min(cached, prompt), int(usual[2]))
     told = _rest_of_object(answer[at:])
     if not isinstance(told, dict):
         told = _loads(answer)

@@ -10,7 +10,7 @@ from typing import cast
 from ds4watch.gateway.http.body import Body
 from ds4watch.gateway.http.errors import BadRequestError
 from ds4watch.gateway.http.head import MAX_HEAD_BYTES, Head, HeadReader, check_part
-from ds4watch.gateway.http.message import HeaderLines, Request, Response, Stream, head_bytes
+from ds4watch.gateway.http.message import Request, Response, Stream, status_line
 from ds4watch.gateway.http.parties import Bounds, Handler, Owner, Refuser
 
 log = logging.getLogger(__name__)
@@ -115,13 +115,14 @@ class ClientConnection(asyncio.Protocol):
         if self._head is not None and self._head.expects_continue:
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def begin_stream(self, status: int, headers: HeaderLines) -> Stream:
+    def begin_stream(self, status: int, lines: bytes) -> Stream:
         """Send the head of an answer in pieces."""
         in_chunks = self._head is not None and not self._head.is_http_10
         if not in_chunks:
             self._is_closing = True  # its end is that of the connection
         coding = b"Transfer-Encoding: chunked\r\n" if in_chunks else b""
-        self.write(head_bytes(status, headers, self._owner.date, coding, self._closing_line()))
+        parts = (status_line(status), lines, self._owner.date, coding, self._closing_line())
+        self.write(b"%b%b%b%b%b\r\n" % parts)
         self._stream = Stream(self, in_chunks=in_chunks)
         return self._stream
 
@@ -250,13 +251,8 @@ class ClientConnection(asyncio.Protocol):
             self._next_request()
 
     def _whole(self, response: Response) -> bytes:
-        head = self._head
-        has_body = response.status >= 200 and response.status not in (204, 304)
-        length = b"Content-Length: %d\r\n" % len(response.body) if has_body else b""
-        lines = head_bytes(
-            response.status, response.headers, self._owner.date, length, self._closing_line()
-        )
-        return lines if head is not None and head.method == "HEAD" else lines + response.body
+        is_head = self._head is not None and self._head.method == "HEAD"
+        return response.sent_with(self._owner.date, self._closing_line(), has_body=not is_head)
 
     def _closing_line(self) -> bytes:
         if self._is_closing or self._owner.is_draining:

@@ -30,11 +30,14 @@ class Head:
     method: str
     path: str
     query: str
+    target: bytes
+    """Path and query as they are passed on."""
     headers: Headers
     length: int | None
     keep_alive: bool
     is_http_10: bool
     expects_continue: bool
+    is_packed: bool
 
     def with_length(self, length: int) -> Head:
         """Return the same head before another body; its headers still tell the first's length."""
@@ -42,11 +45,13 @@ class Head:
             self.method,
             self.path,
             self.query,
+            self.target,
             self.headers,
             length,
             self.keep_alive,
             self.is_http_10,
             self.expects_continue,
+            self.is_packed,
         )
 
 
@@ -135,11 +140,13 @@ def _head_of(method: str, parts: _Parts, *, is_http_10: bool) -> Head:
         method=method,
         path=path,
         query=query,
+        target=(f"{path}?{query}" if query else path).encode("ascii"),
         headers=headers,
         length=_length(headers, is_http_10=is_http_10),
         keep_alive=_keeps_alive(headers, is_http_10=is_http_10),
         is_http_10=is_http_10,
         expects_continue=_expects_continue(headers),
+        is_packed="content-encoding" in headers,
     )
 
 

@@ -12,14 +12,16 @@ RawHeaders = Sequence[tuple[bytes, bytes]]
 class Headers(Mapping[str, str]):
     """Headers by name, whatever its case; of a repeated one the first."""
 
-    __slots__ = ("_by_name", "_texts", "kept", "raw", "repeated")
+    __slots__ = ("_by_name", "_texts", "kept", "lines", "raw", "repeated")
 
     def __init__(self, raw: RawHeaders) -> None:
         self.raw = raw
         self.repeated: set[bytes] = set()
         """Names, in lower case, that came more than once."""
-        self.kept: dict[str, bytes] = {}
-        """What its readers made of it, for the next request with the very same head."""
+        self.kept: object = None
+        """What its reader made of it, for the next request with the very same head."""
+        self.lines: bytes | None = None
+        """What its reader passes on of it, likewise."""
         by_name: dict[bytes, bytes] = {}
         self._by_name = by_name
         for name, value in raw:

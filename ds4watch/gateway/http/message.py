@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,19 +13,26 @@ from ds4watch.gateway.http.headers import Headers
 if TYPE_CHECKING:
     from ds4watch.gateway.http.connection import ClientConnection
 
-HeaderLines = Iterable[tuple[bytes, bytes]]
-
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
 
 
 class Response(NamedTuple):
-    """A whole answer."""
+    """A whole answer. lines: its headers as they go out, each ended."""
 
     status: int
     body: bytes = b""
-    headers: HeaderLines = ()
+    lines: bytes = b""
+
+    def sent_with(self, date: bytes, closing: bytes, *, has_body: bool) -> bytes:
+        """Return all that is sent, with two lines more; the length is told without the body too."""
+        status, body, lines = self
+        first = status_line(status)
+        if status < 200 or status in (204, 304):
+            return b"%b%b%b%b\r\n" % (first, lines, date, closing)
+        head = (first, lines, date, len(body), closing)
+        return b"%b%b%bContent-Length: %d\r\n%b\r\n%b" % (*head, body if has_body else b"")
 
 
 class Request:
@@ -51,14 +57,14 @@ class Request:
 
     def read_at_once(self) -> bytes | None:
         """Return the body if it is there already, in one piece and not packed."""
-        found = None if "content-encoding" in self.headers else self._body.at_once
+        found = None if self.head.is_packed else self._body.at_once
         if found is not None:
             self.body = found
         return found
 
-    def stream(self, status: int, headers: HeaderLines) -> Stream:
-        """Send the head of an answer whose body comes bit by bit."""
-        return self._connection.begin_stream(status, headers)
+    def stream(self, status: int, lines: bytes) -> Stream:
+        """Send the head of an answer whose body comes bit by bit; `lines` are its headers."""
+        return self._connection.begin_stream(status, lines)
 
 
 class Stream:
@@ -104,23 +110,14 @@ class Stream:
         self._connection.on_flow(told)
 
 
-def head_bytes(status: int, headers: HeaderLines, *ours: bytes) -> bytes:
-    """Return an answer's head: its status, headers, and lines of our own."""
-    line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
-    return b"".join(
-        (line, *[b"%b: %b\r\n" % (name, value) for name, value in headers], *ours, b"\r\n")
-    )
+def status_line(status: int) -> bytes:
+    """Return the first line of an answer."""
+    return _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
 
 
-def header_line(name: str, value: str) -> tuple[bytes, bytes]:
-    """Return a header of ours; what would end the line is taken out."""
+def header_line(name: str, value: str) -> bytes:
+    """Return the line of a header of ours; what would end it early is taken out."""
     raw = value.encode("utf-8", "replace")
     if b"\r" in raw or b"\n" in raw:
         raw = raw.replace(b"\r", b" ").replace(b"\n", b" ")
-    return name.encode(), raw
-
-
-@lru_cache(maxsize=1024)
-def usual_line(name: str, value: str) -> tuple[bytes, bytes]:
-    """Return the same for a value that comes again and again."""
-    return header_line(name, value)
+    return b"%b: %b\r\n" % (name.encode(), raw)

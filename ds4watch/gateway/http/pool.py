@@ -48,13 +48,20 @@ def origin_of(url: str) -> Origin:
 class Pool:
     """Asks workers, each over connections of its own; a look at all of them bounds their time."""
 
-    def __init__(self, *, connect_seconds: float, answer_seconds: float) -> None:
+    def __init__(
+        self,
+        *,
+        connect_seconds: float,
+        answer_seconds: float,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Without `tls` HTTPS workers are trusted as the system says."""
         self._loop = asyncio.get_running_loop()
         self._connect_seconds = connect_seconds
         self._answer_seconds = answer_seconds
         self._idle: dict[Origin, list[WorkerConnection]] = {}
         self._busy: set[WorkerConnection] = set()
-        self._tls: ssl.SSLContext | None = None
+        self._tls = tls
         self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
 
     async def ask(self, origin: Origin, head: bytes, body: bytes) -> WorkerConnection:

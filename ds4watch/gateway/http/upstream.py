@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import cast
 
 import httptools
 
+from ds4watch.gateway.http.answer import AnswerHead, KnownHead, known_head
 from ds4watch.gateway.http.errors import BrokenAnswerError, StaleConnectionError
 
 _MAX_HEAD_BYTES = 1 << 16
@@ -25,6 +26,8 @@ _WATCHED = (
 """The host's system answers for it, however busy the worker is."""
 
 Sink = Callable[[bytes], None]
+
+_NO_HEAD = AnswerHead(0, ())
 
 
 class WorkerConnection(asyncio.Protocol):
@@ -50,8 +53,9 @@ class WorkerConnection(asyncio.Protocol):
         self._keep_alive = False
         self._ends_with_connection = True
         self._parts: list[bytes] = []
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.status = 0
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._known: KnownHead | None = None
+        self.head = _NO_HEAD
         self.has_head = False
         self.is_whole = False
         self.deadline = 0.0
@@ -63,23 +67,26 @@ class WorkerConnection(asyncio.Protocol):
         """Whether something can be asked."""
         return self._transport is not None and not self._is_asked
 
-    async def ask(self, request: bytes, body: bytes, deadline: float) -> None:
-        """Send a request; return once the answer's head is there.
+    def ask(self, request: bytes, body: bytes, deadline: float) -> Coroutine[None, None, None]:
+        """Send a request; what is returned ends once the answer's head is there.
 
         Raises StaleConnectionError, BrokenAnswerError, TimeoutError.
         """
-        self._begin_head()
-        self._is_asked = True
+        self.has_head = self.is_whole = self._keep_alive = False
+        self.head = _NO_HEAD
+        self._headers, self._parts = [], []
+        self._ends_with_connection = self._is_asked = True
         self._received = 0
         self._max_bytes = _MAX_UNREAD_BYTES
         self.deadline = deadline
         if self._transport is None:
             raise StaleConnectionError("the connection was closed")
-        self._transport.write(request + body if len(body) < 1 << 16 else request)
-        if len(body) >= 1 << 16:
+        if len(body) < 1 << 16:
+            self._transport.write(request + body)
+        else:
+            self._transport.write(request)
             self._transport.write(body)
-        if not self.has_head:
-            await self._woken(at_end=False)
+        return self._woken(at_end=False)
 
     def read_at_once(self) -> bytes:
         """Return the body if all of it has come in one piece with its head, else nothing."""
@@ -88,8 +95,7 @@ class WorkerConnection(asyncio.Protocol):
     async def read(self, max_bytes: int) -> bytes:
         """Return the whole body. Raises BrokenAnswerError, TimeoutError."""
         self._max_bytes = max_bytes
-        if not self.is_whole:
-            await self._woken(at_end=True)
+        await self._woken(at_end=True)
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
     async def pump(self, sink: Sink) -> None:
@@ -100,8 +106,7 @@ class WorkerConnection(asyncio.Protocol):
         if self._parts:
             self._pour(sink)
         self._sink = sink
-        if not self.is_whole or self._error is not None:
-            await self._woken(at_end=True)
+        await self._woken(at_end=True)
 
     def flow(self, is_open: bool) -> None:  # noqa: FBT001 - the one thing that it is told
         """Go on reading, or hold the worker back."""
@@ -159,17 +164,16 @@ class WorkerConnection(asyncio.Protocol):
             self._keep_alive = False
             self.abort()
             return
+        is_first = not self._received
         self._received += len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self.fail(BrokenAnswerError("the answer is in another protocol"))
+        known = self._known
+        if is_first and known is not None and (body := known.body_of(data)) is not None:
+            self._take_whole(known.head, body)
             return
-        except httptools.HttpParserError:
-            self._keep_alive = False
-            if not self.is_whole:  # else it is only what came behind the answer
-                self.fail(BrokenAnswerError("the answer is not HTTP"))
-                return
+        if not self._parsed(data):
+            return
+        if is_first:
+            self._known = self._known_now(data)
         if not self.has_head and self._received > _MAX_HEAD_BYTES:
             self.fail(BrokenAnswerError(f"a head of over {_MAX_HEAD_BYTES} bytes"))
         sink = self._sink
@@ -212,7 +216,7 @@ class WorkerConnection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; trailers come too late."""
         if not self.has_head:
-            self.headers.append((name, value))
+            self._headers.append((name, value))
             if len(name) in (14, 17) and name.lower() in (b"content-length", b"transfer-encoding"):
                 self._ends_with_connection = False
 
@@ -222,7 +226,7 @@ class WorkerConnection(asyncio.Protocol):
         if status == 101:
             raise BrokenAnswerError("the answer is in another protocol")
         if status >= 200:
-            self.status = status
+            self.head = AnswerHead(status, self._headers)
             self.has_head = True
 
     def on_body(self, body: bytes) -> None:
@@ -232,7 +236,7 @@ class WorkerConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """Note the end of the answer."""
         if not self.has_head:
-            self.headers = []
+            self._headers = []
             return
         self._keep_alive = self._parser.should_keep_alive()
         self._answered += 1
@@ -240,14 +244,35 @@ class WorkerConnection(asyncio.Protocol):
 
     # -- within
 
-    def _begin_head(self) -> None:
-        self.has_head = False
-        self.is_whole = False
-        self.status = 0
-        self.headers = []
-        self._ends_with_connection = True
-        self._keep_alive = False
-        self._parts = []
+    def _parsed(self, data: bytes) -> bool:
+        """Have the parser read; return False if that was the end of it."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self.fail(BrokenAnswerError("the answer is in another protocol"))
+            return False
+        except httptools.HttpParserError:
+            self._keep_alive = False
+            if not self.is_whole:  # else it is only what came behind the answer
+                self.fail(BrokenAnswerError("the answer is not HTTP"))
+                return False
+        return True
+
+    def _take_whole(self, head: AnswerHead, body: bytes) -> None:
+        """Take an answer whose head is known; the parser, between two answers, sees none of it."""
+        self.head = head
+        self._parts = [body]
+        self._answered += 1
+        self._keep_alive = self.has_head = self.is_whole = True
+        self._ends_with_connection = False
+        self._wake()
+
+    def _known_now(self, data: bytes) -> KnownHead | None:
+        """Return what to know this answer's head by, if all of it has come and all is well."""
+        is_good = self.is_whole and self._keep_alive and self._error is None
+        if not is_good or len(self._parts) != 1:
+            return None
+        return known_head(self.head, data, self._parts[0])
 
     def _pour(self, sink: Sink) -> None:
         parts, self._parts = self._parts, []
@@ -259,7 +284,7 @@ class WorkerConnection(asyncio.Protocol):
     async def _woken(self, *, at_end: bool) -> None:
         """Return once the answer's head, or its end, is there; raise what made it fail."""
         self._waits_for_end = at_end
-        if self._error is None:
+        if self._error is None and not (self.is_whole if at_end else self.has_head):
             self._waiter = self._loop.create_future()
             await self._waiter
         if self._error is not None:

@@ -13,6 +13,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from ds4watch.gateway.trust import tls_context
+from ds4watch.model.errors import ConfigError
 from ds4watch.model.worker import WorkerView
 from tests.edge.gateway.processes import gateway_of
 from tests.edge.gateway.support import CHAT, USAGE, FakeWorker, board_of
@@ -40,21 +42,31 @@ async def worker_over_tls(context: ssl.SSLContext) -> AsyncIterator[WorkerView]:
         await runner.cleanup()
 
 
-@pytest.mark.parametrize("is_trusted", [True, False])
-async def test_an_authority_of_ones_own_is_trusted_if_ssl_cert_file_names_it(
-    tmp_path: Path, is_trusted: bool
-) -> None:
+@pytest.mark.parametrize("by", ["setting", "environment", "nobody"])
+async def test_an_authority_of_ones_own_is_trusted_if_it_is_named(tmp_path: Path, by: str) -> None:
+    is_trusted = by != "nobody"
     authority = await asyncio.to_thread(Authority, tmp_path)
     certificate = await asyncio.to_thread(
         authority.certificate, "worker", alternative="IP:127.0.0.1"
     )
-    env = {"SSL_CERT_FILE": str(authority.ca_file)} if is_trusted else {}
+    env = {"SSL_CERT_FILE": str(authority.ca_file)} if by == "environment" else {}
+    settings = {"tls_ca_file": str(authority.ca_file)} if by == "setting" else {}
     async with (
         worker_over_tls(authority.server(certificate)) as worker,
-        gateway_of(tmp_path, board_of(worker), env) as gateway,
+        gateway_of(tmp_path, board_of(worker), env, **settings) as gateway,
         aiohttp.ClientSession() as http,
         http.post(gateway.url + "/v1/chat/completions", json=CHAT) as response,
     ):
         text = await response.text()
     assert response.status == (200 if is_trusted else 502)
     assert is_trusted or "certificate verify failed" in text
+
+
+def test_a_file_without_certificates_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_text("no certificate")
+    with pytest.raises(ConfigError, match=r"ca.pem: gateway.tls_ca_file: holds no certificates"):
+        tls_context(str(file))
+    with pytest.raises(ConfigError, match="No such file"):
+        tls_context(str(tmp_path / "none.pem"))
+    assert tls_context(None) is None

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ds4watch.model.service_policy import Limits
-from ds4watch.routing.admission import is_full, priority_of
+from ds4watch.routing.admission import most_inflight, priority_of
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,10 @@ from ds4watch.routing.admission import is_full, priority_of
         (Limits(max_inflight=1), 1, 8, True),
     ],
 )
-def test_when_a_process_is_full(limits: Limits, inflight: int, processes: int, full: bool) -> None:
-    assert is_full(limits, inflight, max_inflight=10, processes=processes) is full
+def test_when_a_process_most_inflight(
+    limits: Limits, inflight: int, processes: int, full: bool
+) -> None:
+    assert (inflight >= most_inflight(limits, max_inflight=10, processes=processes)) is full
 
 
 @pytest.mark.parametrize(

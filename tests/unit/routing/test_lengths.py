@@ -84,3 +84,10 @@ def test_the_tokenizer_is_told_all_that_the_template_makes_tokens_of() -> None:
     }
     assert tokenize_body({"model": "m", "prompt": "x", "n": 2}) == {"model": "m", "prompt": "x"}
     assert tokenize_body({"model": "m", "prompt": ["x", "y"]}) is None
+
+
+def test_the_estimate_is_by_what_answers_said_of_the_model_or_by_what_is_listed() -> None:
+    lengths = calibrated(10)
+    assert lengths.estimate("m", 10_000, {}) == 1000
+    assert lengths.estimate("other", 7000, {}) == 2000
+    assert lengths.estimate("m", 10_000, {"prompt": [1, 2, 3]}) == 3

@@ -80,7 +80,7 @@ def test_client_errors_are_passed_on_and_a_full_worker_is_busy(
 def spent(budget: RetryBudget, now: float) -> int:
     count = 0
     while budget.has_room(now):
-        budget = budget.after_retry(now)
+        budget.spend_retry(now)
         count += 1
     return count
 
@@ -94,7 +94,7 @@ def test_a_window_allows_a_share_of_its_requests_and_ten_in_any_case(
 ) -> None:
     budget = RetryBudget(ratio)
     for _ in range(requests):
-        budget = budget.after_request(1.0)
+        budget.count_request(1.0)
     assert spent(budget, 1.0) == retries
 
 
@@ -116,9 +116,9 @@ def test_never_more_retries_than_the_budget_allows_in_a_window(
     for is_retry, gap in steps:
         now += gap
         if not is_retry:
-            budget = budget.after_request(now)
+            budget.count_request(now)
         elif budget.has_room(now):
-            budget = budget.after_retry(now)
+            budget.spend_retry(now)
         assert budget.retries <= max(10, 0.1 * budget.requests)
 
 
