@@ -1,10 +1,14 @@
 """Watching workers: CPU a scrape, everything included, beside a real Prometheus in the same run.
 
 python benchmarks/bench_scrape.py [targets] [seconds]
+python benchmarks/bench_scrape.py many [seconds]
 
 Both scrape the same targets (a 51 KB page of vLLM 0.32, 15 % of its samples changing each second)
 every second, store all of it, and evaluate the same fifty rules every second. Then a thousand
 targets for ds4watch alone, on one core. The last line is `ratio=` our CPU time a scrape ÷ theirs.
+
+`many`: only the thousand, for so long (720 s) that scrapes are folded meanwhile. Says how many
+ticks were late and scrapes failed, how memory grew in the second half, and what lies in chunks.
 """
 
 from __future__ import annotations
@@ -12,10 +16,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -37,6 +42,7 @@ from benchmarks.support.rules import rule_file
 WARM_UP_SECONDS = 75
 """Past the first minute of rates, and of the work that is done once."""
 MANY = 1000
+LONG_SECONDS = 720
 BUDGET_MS = 0.46
 
 
@@ -193,18 +199,23 @@ def side_by_side(folder: Path, port: int, count: int, seconds: int) -> float:
     return found["ds4watch"].ms_a_scrape / found["prometheus"].ms_a_scrape
 
 
-def alone(folder: Path, port: int, seconds: int) -> None:
+def alone(folder: Path, port: int, seconds: int, *, long: bool = False) -> None:
     """Measure a thousand targets on one core."""
-    print(f"{MANY} targets, every second, ds4watch on one core:")
+    print(f"{MANY} targets, every second, ds4watch on one core:", flush=True)
     core = max(os.sched_getaffinity(0))
     with ExitStack() as stack:
         watcher = ds4watch(stack, prepare(folder / "many", MANY, port), core=core)
         time.sleep(WARM_UP_SECONDS)
         page = fetched(f"{watcher.url}/metrics")
         started = watcher.start()
-        time.sleep(seconds)
+        time.sleep(seconds / 2)
+        half_bytes = memory_bytes(watcher.pid)
+        time.sleep(seconds / 2)
         measured = watcher.since(started)
         after = fetched(f"{watcher.url}/metrics")
+        if long:
+            print(f"memory grew by {(measured.memory_bytes - half_bytes) / 2**20:.1f} MiB")
+            print(folded(folder / "many" / "state" / "samples.db"))
     told("ds4watch", measured)
 
     def grown(name: str) -> float:
@@ -220,17 +231,41 @@ def alone(folder: Path, port: int, seconds: int) -> None:
     )
 
 
+def folded(file: Path) -> str:
+    """Return what lies in chunks."""
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
+        chunks, targets, rows = connection.execute(
+            "select count(*), count(distinct target_id), coalesce(sum(rows), 0) from chunks"
+        ).fetchone()
+        (raw,) = connection.execute("select count(*) from scrapes").fetchone()
+    return f"{chunks} chunks of {targets} targets with {rows} scrapes; {raw} scrapes not folded"
+
+
+def long_run(seconds: int) -> None:
+    """Measure a thousand targets for so long that scrapes are folded."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        alone(Path(name), pages(stack, Path(name)), seconds, long=True)
+
+
+def pages(stack: ExitStack, folder: Path) -> int:
+    """Start the server of pages; return its port."""
+    port, log = free_port(), folder / "pages.log"
+    stack.enter_context(running(python("benchmarks.support.page_server", port), log))
+    wait_until(lambda: "ready" in log.read_text(), 60, "the server of pages")
+    return port
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["many"]:
+        long_run(int(sys.argv[2]) if len(sys.argv) > 2 else LONG_SECONDS)
+        return
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     seconds = int(sys.argv[2]) if len(sys.argv) > 2 else 60
     if shutil.which("prometheus") is None:
         raise SystemExit("needs the program prometheus (Debian: apt-get install prometheus)")
-    port = free_port()
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
-        log = folder / "pages.log"
-        stack.enter_context(running(python("benchmarks.support.page_server", port), log))
-        wait_until(lambda: "ready" in log.read_text(), 60, "the server of pages")
+        port = pages(stack, folder)
         ratio = side_by_side(folder, port, count, seconds)
         alone(folder, port, seconds)
     print(f"budget: {BUDGET_MS} ms CPU a scrape")

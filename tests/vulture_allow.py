@@ -22,6 +22,7 @@ def used_by_other_libraries(of: object) -> None:
     hasattr(of, "formatTime")  # logging
     hasattr(of, "datefmt")  # logging
     hasattr(of, "capture_signals")  # uvicorn
+    hasattr(of, "main_loop")  # uvicorn
     hasattr(of, "should_exit")  # uvicorn
     hasattr(of, "openapi")  # FastAPI asks for the document
     hasattr(of, "media_type")  # Starlette

@@ -78,6 +78,8 @@ def step(
     hits = _hits(rule, evaluation, texts)
     if isinstance(hits, str):
         return StepResult(states, error=hits)
+    if not hits and not states:
+        return StepResult(states)
     made = frozenset(["alertname", *(name for name, _ in rule.labels)])
     work = _Step(rule, texts.rule_id, made, evaluation, exit_evaluation, removed, now)
     for fingerprint, hit in hits.items():

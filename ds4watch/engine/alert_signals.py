@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from ds4watch.model.alert import AlertPhase, AlertState, Tier
-from ds4watch.model.series import Sample, labels_of
+from ds4watch.model.series import Labels, Sample, labels_of
 from ds4watch.model.worker import WorkerView
 
 _SHOWN = (AlertPhase.PENDING, AlertPhase.FIRING)
@@ -19,14 +20,15 @@ def alert_samples(tiers: Iterable[tuple[str, Tier]], alerts: Iterable[AlertState
     """
     counts = Counter((alert.name, _tier(alert), alert.phase) for alert in alerts)
     return [
-        Sample(
-            "ds4_alerts",
-            labels_of({"alertname": name, "severity": tier.value, "state": phase.value}),
-            float(counts[name, tier, phase]),
-        )
+        Sample("ds4_alerts", _labels(name, tier, phase), float(counts[name, tier, phase]))
         for name, tier in tiers
         for phase in _SHOWN
     ]
+
+
+@lru_cache(maxsize=4096)
+def _labels(name: str, tier: Tier, phase: AlertPhase) -> Labels:
+    return labels_of({"alertname": name, "severity": tier.value, "state": phase.value})
 
 
 def worker_tier_samples(

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select
 
 from ds4watch.history.chunk_codec import Scrapes
 from ds4watch.history.chunk_reading import Reading, whole_chunks
 from ds4watch.history.chunk_rows import chunk_row
 from ds4watch.history.frames import Pick, SchemaOf
-from ds4watch.history.sample_models import chunks, targets
+from ds4watch.history.sample_models import chunks
 from ds4watch.model.errors import EdgeReason, StoreError
 
 SPANS_MS = (3_600_000, 21_600_000)
@@ -43,7 +43,12 @@ _CHUNKS = (
     .order_by(chunks.c.end_ms, chunks.c.id)
 )
 _WHOLE = select(chunks).order_by(chunks.c.end_ms, chunks.c.id)
-_TARGETS = select(targets.c.id).order_by(targets.c.id)
+_TARGETS = (
+    select(chunks.c.target_id)
+    .group_by(chunks.c.target_id)
+    .having(func.count() > 1)
+    .order_by(chunks.c.target_id)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class Joining:
 
 
 def target_ids(connection: Connection) -> list[int]:
-    """Return every target."""
+    """Return the targets that have several chunks; of others there is nothing to join."""
     return list(connection.execute(_TARGETS).scalars())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -94,7 +93,7 @@ class LiveBuffer:
         """Take in scrapes, failed ones included."""
         waves: dict[tuple[str, int], list[_Scrape]] = {}
         own: dict[tuple[str, int], list[_Scrape]] = {}
-        times: Counter[str] = Counter()
+        times: dict[str, int] = {}
         for result in results:
             watched = self._watch(result.target, result.at)
             if result.at <= watched.page.newest_at:
@@ -104,8 +103,9 @@ class LiveBuffer:
             self._newest_at = max(self._newest_at, result.at)
             # All at once for the same targets each time, and of one target only the next.
             name = result.target.name
-            own.setdefault((watched.own.group, times[name]), []).append((watched, result))
-            times[name] += 1
+            before = times.get(name, 0)
+            own.setdefault((watched.own.group, before), []).append((watched, result))
+            times[name] = before + 1
             if result.blind or result.failure is not None:
                 self._fail(watched, np.array([result.at], dtype=np.float64))
             else:

@@ -108,6 +108,7 @@ class Shelves:
         self._interval_of = interval_of
         self._drawers: dict[Shelf, _Drawer] = {}
         self._memo: dict[str, dict[tuple[bool, tuple[Matcher, ...]], Selection]] = {}
+        self._sources: dict[bytes, IndexArray] = {}
 
     @property
     def size_bytes(self) -> int:
@@ -179,9 +180,15 @@ class Shelves:
             found = [row for row in rows if matches(dict(pool.labels[row]))]
             if found:
                 chosen = np.array(found, dtype=np.intp)
-                parts.append(Rows(pool, chosen, pool.source_of[chosen]))
+                parts.append(Rows(pool, chosen, self._same(pool.source_of[chosen])))
                 labels += [pool.labels[row] for row in found]
         return Selection(LabelColumn(tuple(labels)), tuple(parts))
+
+    def _same(self, sources: IndexArray) -> IndexArray:
+        """Return one array for equal ones: what is found for one metric then serves others."""
+        if len(self._sources) >= _CACHED_SELECTORS:
+            self._sources.clear()
+        return self._sources.setdefault(sources.tobytes(), sources)
 
     def _candidates(self, name: str, *, coarse: bool) -> Iterator[tuple[_Drawer, Sequence[int]]]:
         """Yield rows of a name, of all if it is empty; each series from one pool only."""

@@ -38,6 +38,21 @@ class RowWindows(NamedTuple):
     counts: IndexArray
 
 
+class Edges(NamedTuple):
+    """Where a window begins and ends for the sources of some rows. Shared: not to be written to.
+
+    first, last: slots. The other three as in RowEnds, where no sample is missing; `none` is zero.
+    """
+
+    sources: IndexArray
+    first: IndexArray
+    last: IndexArray
+    first_times: FloatArray
+    last_times: FloatArray
+    counts: IndexArray
+    none: FloatArray
+
+
 class Spans:
     """Which columns of each source lie in a window; found once for all rows of a pool."""
 
@@ -46,6 +61,26 @@ class Spans:
         from_start = np.count_nonzero(pool.times > start, axis=1)
         self.low: IndexArray = pool.columns - from_start
         self.high: IndexArray = pool.columns - later
+        self._pool = pool
+        self._edges: dict[int, Edges] = {}
+
+    def edges(self, sources: IndexArray) -> Edges:
+        """Return the edges for rows of these sources; metrics of the same targets share them."""
+        found = self._edges.get(id(sources))  # kept alive by what is found
+        if found is None:
+            pool = self._pool
+            low, high = self.low[sources], self.high[sources]
+            first, last = low % pool.slots, (high - 1) % pool.slots
+            found = self._edges[id(sources)] = Edges(
+                sources,
+                first,
+                last,
+                first_times=pool.times[sources, first],
+                last_times=pool.times[sources, last],
+                counts=high - low,
+                none=np.zeros(len(low)),
+            )
+        return found
 
 
 def newest(rows: Rows, start: UnixSeconds, end: UnixSeconds) -> tuple[FloatArray, FloatArray]:
@@ -62,37 +97,39 @@ def newest(rows: Rows, start: UnixSeconds, end: UnixSeconds) -> tuple[FloatArray
 
 
 def ends(rows: Rows, spans: Spans) -> RowEnds:
-    """Return the ends of each row in a window."""
+    """Return the ends of each row in a window; not to be written to."""
     pool = rows.pool
-    low, high = spans.low[rows.sources], spans.high[rows.sources]
-    first, last = low % pool.slots, (high - 1) % pool.slots
-    first_times = pool.times[rows.sources, first]
-    found = RowEnds(
-        first_times=first_times,
-        first_values=pool.values[rows.rows, first],
-        last_times=pool.times[rows.sources, last],
-        last_values=pool.values[rows.rows, last],
-        counts=high - low,
-        drops=np.zeros(len(low)),
-    )
+    edges = spans.edges(rows.sources)
+    first_values = pool.values[rows.rows, edges.first]
+    last_values = pool.values[rows.rows, edges.last]
+    first_times, last_times, counts = edges.first_times, edges.last_times, edges.counts
     broken = pool.gap_at[rows.rows] >= first_times
     broken |= pool.drop_at[rows.rows] > first_times
-    broken &= found.counts > 0
-    if broken.any():
-        _look_into(rows, spans, np.flatnonzero(broken), found)
+    broken &= counts > 0
+    if not broken.any():
+        return RowEnds(first_times, first_values, last_times, last_values, counts, edges.none)
+    found = RowEnds(
+        first_times.copy(),
+        first_values,
+        last_times.copy(),
+        last_values,
+        counts.copy(),
+        edges.none.copy(),
+    )
+    _look_into(rows, spans, np.flatnonzero(broken), found)
     return found
 
 
 def windows(rows: Rows, spans: Spans) -> RowWindows:
     """Return all samples of each row in a window, packed to the left, NaN behind them."""
-    pool = rows.pool
     low, high = spans.low[rows.sources], spans.high[rows.sources]
-    numbers = low[:, None] + np.arange(int((high - low).max(initial=0)))
-    slots = numbers % pool.slots
-    values = pool.values[rows.rows[:, None], slots]
-    times = pool.times[rows.sources[:, None], slots]
-    inside = numbers < high[:, None]
-    real = inside & is_real(values)
+    times, values = _columns(rows, low, high)
+    wide = high - low == values.shape[1]
+    real = is_real(values)
+    if wide.all() and real.all():
+        return RowWindows(times, values, high - low)
+    inside = np.arange(values.shape[1]) < (high - low)[:, None]
+    real &= inside
     counts = np.count_nonzero(real, axis=1)
     if not (real == inside).all():
         order = np.argsort(~real, axis=1, kind="stable")
@@ -102,6 +139,30 @@ def windows(rows: Rows, spans: Spans) -> RowWindows:
     values[beyond] = np.nan
     times[beyond] = np.nan
     return RowWindows(times, values, counts)
+
+
+def _columns(rows: Rows, low: IndexArray, high: IndexArray) -> tuple[FloatArray, FloatArray]:
+    """Return times and cells of the columns from `low` on, as many of each row as of the widest."""
+    pool = rows.pool
+    width = int((high - low).max(initial=0))
+    if not (low == low[:1]).all():
+        slots = (low[:, None] + np.arange(width)) % pool.slots
+        return pool.times[rows.sources[:, None], slots], pool.values[rows.rows[:, None], slots]
+    # Targets that were always scraped together: their columns stand in the same slots, in a row.
+    first = int(low[0]) % pool.slots if len(low) else 0
+    return (
+        _run(pool.times, rows.sources, first, width),
+        _run(pool.values, rows.rows, first, width),
+    )
+
+
+def _run(cells: FloatArray, rows: IndexArray, first: int, width: int) -> FloatArray:
+    """Return `width` slots of each row from `first` on; behind the last slot comes the first."""
+    beyond = first + width - cells.shape[1]
+    if beyond <= 0:
+        return cells[rows, first : first + width]
+    found: FloatArray = np.concatenate((cells[rows, first:], cells[rows, :beyond]), axis=1)
+    return found
 
 
 def _newest_before(

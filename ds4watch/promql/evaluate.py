@@ -65,14 +65,16 @@ def evaluate(
     with np.errstate(all="ignore"):
         value = evaluator.value(expr, at)
     missing = evaluator.missing
-    result = QueryResult(
-        ValueType.SCALAR,
-        incomplete=bool(missing),
-        no_data=evaluator.selected and not evaluator.live,
-        missing=missing,
-    )
+    incomplete, no_data = bool(missing), evaluator.selected and not evaluator.live
     if isinstance(value, Vector):
-        return replace(result, kind=ValueType.VECTOR, vector=value)
+        return QueryResult(
+            ValueType.VECTOR,
+            vector=value,
+            incomplete=incomplete,
+            no_data=no_data,
+            missing=missing,
+        )
+    result = QueryResult(ValueType.SCALAR, incomplete=incomplete, no_data=no_data, missing=missing)
     if isinstance(value, RangeVector):
         assert isinstance(value.samples, Windows)
         return replace(result, kind=ValueType.MATRIX, windows=value.samples)

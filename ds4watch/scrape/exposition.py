@@ -232,9 +232,12 @@ def _plain_numbers(
     """Return the values of the changed lines if all of them are their prefix and a number."""
     texts = [lines[index] for index in changed]
     prefixes = [layout.prefixes[index] for index in changed]
-    if not all(prefixes) or not all(map(bytes.startswith, texts, prefixes)):
+    if not all(prefixes):
         return None
-    tokens = [text[len(prefix) :] for text, prefix in zip(texts, prefixes, strict=True)]
+    tokens = [*map(bytes.removeprefix, texts, prefixes)]
+    # Where a prefix stood on every line, that much is gone.
+    if sum(map(len, tokens)) + sum(map(len, prefixes)) != sum(map(len, texts)):
+        return None
     if b"_" in b" ".join(tokens):
         return None
     try:

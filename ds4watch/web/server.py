@@ -19,6 +19,7 @@ _log = logging.getLogger(__name__)
 
 STOP_SECONDS = 3.0
 MAX_CONNECTIONS = 256
+_DATE_SECONDS = 1.0
 
 
 class _Server(uvicorn.Server):
@@ -27,6 +28,19 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.serving = asyncio.Event()
+        self._ended = asyncio.Event()
+
+    def end(self) -> None:
+        """Have it close."""
+        self.should_exit = True
+        self._ended.set()
+
+    async def main_loop(self) -> None:
+        """Keep the date of answers true until the end; uvicorn looks for that every 0.1 s."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_DATE_SECONDS):
+                    await self._ended.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -87,7 +101,7 @@ class AdminServer:
         """Stop accepting, let open requests end, close."""
         if self._server is None or self._task is None:
             return
-        self._server.should_exit = True
+        self._server.end()
         self._on_leave()
         await self._task
 

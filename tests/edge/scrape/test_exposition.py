@@ -304,6 +304,18 @@ def test_a_value_that_turns_odd_loses_its_series_and_comes_back() -> None:
     assert pages[0].schema is pages[2].schema
 
 
+@pytest.mark.parametrize("line", [b"nan", b"7", b"-inf"])
+def test_a_line_that_is_no_more_than_a_number_is_no_value_of_the_series_that_stood_there(
+    line: bytes,
+) -> None:
+    reader = PageReader(Schemas())
+    reader.read(b"a 1\nb 2\n", TEXT, "w")
+    page = reader.read(b"a 3\n" + line + b"\n", TEXT, "w")
+    found = as_dict(page)
+    assert found[key("a")] == 3.0
+    assert key("b") not in found
+
+
 def test_bytes_that_are_no_text_lose_their_line_only() -> None:
     page = PageReader(Schemas()).read(b'a 1\nb{x="\xff\xfe"} 2\n', TEXT, "w")
     assert as_dict(page) == {key("a"): 1.0}
