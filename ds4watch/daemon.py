@@ -11,7 +11,9 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -31,19 +33,22 @@ from ds4watch.engine.external_alerts import KEPT, ExternalAlerts
 from ds4watch.engine.gpu_journal import GpuJournal
 from ds4watch.engine.ladder_journal import StateLadders, kept_ladders
 from ds4watch.engine.own_books import OwnBooks
-from ds4watch.engine.parts import EngineSettings, Parts
+from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.person_wishes import PersonWishes, learned
-from ds4watch.engine.place import Place
+from ds4watch.engine.place import Place, Standing
 from ds4watch.engine.provision_setup import provisioning
 from ds4watch.engine.remote_source import open_rounds
+from ds4watch.engine.replica import Held, WhileLeading, open_lease
 from ds4watch.engine.restart import Stores, known_from, open_stores, remember, started
 from ds4watch.engine.rolling_run import RollingRun
 from ds4watch.engine.rolling_view import Sight, rolling_rules
 from ds4watch.engine.running import Daemon
 from ds4watch.engine.silence_desk import SilenceDesk
 from ds4watch.engine.spool import Spools
+from ds4watch.engine.standby import StandbyEngine, Watched
 from ds4watch.engine.tallies import Tallies
 from ds4watch.engine.tick import Engine
+from ds4watch.engine.turn import Turn
 from ds4watch.engine.warm_pool import WarmPool, warm_settings
 from ds4watch.engine.worker_journal import WorkerJournal
 from ds4watch.fleet.backend import LocalPlace
@@ -55,16 +60,18 @@ from ds4watch.fleet.gateways import GatewayKeeper
 from ds4watch.fleet.gpu_desk import GpuDesk, own_visible
 from ds4watch.fleet.ladders import Ladders
 from ds4watch.fleet.life import LifeLimits, stall_floor_seconds
-from ds4watch.fleet.lock import daemon_lock, make_state_dir, running_daemon
+from ds4watch.fleet.lock import daemon_lock, make_state_dir, replica_id, running_daemon
 from ds4watch.fleet.open_backend import open_backend, running_pids
 from ds4watch.fleet.process import ProcessTable
 from ds4watch.fleet.start_times import StartTimes
 from ds4watch.fleet.supervisor import Supervisor
-from ds4watch.history.place import store_label
+from ds4watch.fleet.watched import SilentBoard, WatchedFleet
+from ds4watch.history.migrate import Which
+from ds4watch.history.place import place_of, store_label
 from ds4watch.history.samples import SampleStore
-from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionKind, ActionStatus
 from ds4watch.model.ports import Clock, UnixSeconds
+from ds4watch.model.worker import FleetSnapshot
 from ds4watch.notify.dispatcher import Channel, Dispatcher
 from ds4watch.notify.journal import Journal
 from ds4watch.notify.secret import secret_of
@@ -111,10 +118,12 @@ def run(settings: Settings, *, config_file: Path | None, sim: bool) -> int:
     with daemon_lock(state_dir):
         clock = SystemClock()
         loaded = LoadedSettings(settings, config_file)
-        blueprint = read_blueprint(loaded, state_dir, clock, sim=sim)
+        read = partial(read_blueprint, loaded, state_dir, clock, sim=sim)
+        blueprint = read()
         for lint in blueprint.out_of_order:
             log.warning("%s", lint.found)
-        told, code = uvloop.run(_serve(blueprint, clock, service_manager(os.environ)))
+        manager = service_manager(os.environ)
+        told, code = uvloop.run(_serve(blueprint, read, manager, clock))
     if told is signal.SIGHUP:
         execute_anew(sys.orig_argv)
     return code
@@ -140,9 +149,9 @@ def down(settings: Settings) -> int:
 
 
 async def _serve(
-    blueprint: Blueprint, clock: Clock, manager: ServiceManager
+    blueprint: Blueprint, read: Callable[[], Blueprint], manager: ServiceManager, clock: Clock
 ) -> tuple[signal.Signals, int]:
-    """Put the parts together, serve until a signal, take them down as the signal says.
+    """Serve until a signal: lead, or stand by until the lease falls to us, and so on.
 
     Returns the signal and the exit code.
     """
@@ -151,21 +160,56 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _told_to_stop, stop, number)
     async with AsyncExitStack() as stack:
-        daemon = await _assemble(blueprint, clock, manager, stack)
+        held = await _lease(blueprint, clock, stack)
+        turn = Turn(held.leadership if held is not None else None)
+        await turn.choose()
+        while (ended := await _take_turn(blueprint, manager, clock, turn, held, stop)) is None:
+            await turn.choose()
+            blueprint = read()
+        return ended
+
+
+async def _lease(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -> Held | None:
+    """Open the lease, where the database is one that several daemons may share."""
+    settings, state_dir = blueprint.settings, blueprint.state_dir
+    if settings.store.url is None:
+        return None
+    history = place_of(settings.store, state_dir, Which.STATE)
+    return await open_lease(history, settings, replica_id(state_dir), clock, stack)
+
+
+async def _take_turn(
+    blueprint: Blueprint,
+    manager: ServiceManager,
+    clock: Clock,
+    turn: Turn,
+    held: Held | None,
+    stop: asyncio.Future[signal.Signals],
+) -> tuple[signal.Signals, int] | None:
+    """Lead or stand by; return the signal and the exit code, or None when the turn is over.
+
+    Put the parts together, run them, take them down as the end of it says.
+    """
+    async with turn, AsyncExitStack() as stack:
+        daemon = await _assemble(blueprint, clock, manager, stack, turn=turn, held=held)
         gc.freeze()
         reload = Reload(
             lambda: faults_of(blueprint.file, sim=blueprint.sim),
             daemon.note,
             lambda: _told_to_stop(stop, signal.SIGHUP),
         )
-        loop.add_signal_handler(signal.SIGHUP, reload.ask)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.ask)
         manager.ready()
-        told = await _until_stopped(daemon, stop)
+        told = await turn.run(daemon, stop)
+        if told is None:
+            return None
         (manager.reloading if told is signal.SIGHUP else manager.stopping)()
         if told is signal.SIGINT:
-            return told, 0 if await daemon.stop_everything() else 1
+            is_clean = not turn.leads or await daemon.stop_everything()
+            await turn.release()
+            return told, 0 if is_clean else 1
         await daemon.leave()
-    return told, 0
+        return told, 0
 
 
 def _told_to_stop(stop: asyncio.Future[signal.Signals], number: signal.Signals) -> None:
@@ -173,63 +217,46 @@ def _told_to_stop(stop: asyncio.Future[signal.Signals], number: signal.Signals) 
         stop.set_result(number)
 
 
-async def _until_stopped(daemon: Daemon, stop: asyncio.Future[signal.Signals]) -> signal.Signals:
-    """Run the loops until a signal comes. A loop that breaks ends the daemon, with its fault."""
-    tasks = [asyncio.create_task(loop, name=name) for name, loop in daemon.loops().items()]
-    waited: list[asyncio.Future[Any]] = [*tasks, stop]
-    await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
-        task.cancel()
-    ended = await asyncio.gather(*tasks, return_exceptions=True)
-    if stop.done():
-        return stop.result()
-    await daemon.leave()
-    raise next(error for error in ended if isinstance(error, Exception))
-
-
 async def _assemble(
-    blueprint: Blueprint, clock: Clock, manager: ServiceManager, stack: AsyncExitStack
+    blueprint: Blueprint,
+    clock: Clock,
+    manager: ServiceManager,
+    stack: AsyncExitStack,
+    *,
+    turn: Turn,
+    held: Held | None,
 ) -> Daemon:
-    """Build every part in the order in which they need each other."""
+    """Build every part in the order in which they need each other.
+
+    On standby the same parts are built; those that act are not begun, and see what is stored.
+    """
     settings, state_dir = blueprint.settings, blueprint.state_dir
-    stores = await open_stores(blueprint, clock, stack)
+    fence = held.fence if held is not None else None
+    leads = turn.leads
+    stores = await open_stores(blueprint, clock, stack, fence=fence, leads=leads)
     state = stores.state
 
     client_of = await stack.enter_async_context(
         WorkerClients(generation_timeout_seconds=settings.fleet.canary_timeout_seconds)
     )
     table = ProcessTable(state_dir, clock)
-    policy = last_policy(state_dir, stores.restored.policy)
     fleet = last_fleet(state_dir, running_pids(state_dir, table))
-    stored_keys = await state.keys()
-    if state.set_aside is not None and not stored_keys:
-        stored_keys = recovered(last_keys(state_dir))
-    board = await stack.enter_async_context(
-        BoardPublisher(
-            state_dir,
-            clock,
-            policy=policy,
-            fleet=fleet,
-            keys=tuple(board_keys(stored_keys, clock.now())),
-        )
-    )
-    keys = ApiKeys(
-        stored_keys, state, board, clock, gentle=gentle_levels(settings, blueprint.policy)
-    )
-    await keys.refresh()
+    board, keys = await _board(stores, blueprint, fleet, clock, stack, leads=leads)
     telemetry = Telemetry()
-    runner = await _runner(stores, board, settings, metrics=telemetry.process, clock=clock)
+    telemetry.process.leader.set_function(lambda: float(turn.may_act()))
+    runner = await _runner(
+        stores, board, settings, metrics=telemetry.process, clock=clock, turn=turn
+    )
     dispatcher = Dispatcher(
         state, await _channel(settings, clock, stack), metrics=telemetry.process, clock=clock
     )
     wake = asyncio.Event()
     desk = _gpu_desk(blueprint, GpuJournal(state, telemetry.process, clock), clock, stack)
-    place = _local_place(blueprint, desk)
-    backend = await open_backend(settings.fleet, place, table, clock, stack)
+    backend = await open_backend(settings.fleet, _local_place(blueprint, desk), table, clock, stack)
     supervisor = _supervisor(
         blueprint,
         backend,
-        state,
+        WorkerJournal(state, wake=wake, clock=clock),
         start_times=learned(await state.start_times()),
         ladders=Ladders(
             kept_ladders(await state.kept_values()),
@@ -238,8 +265,8 @@ async def _assemble(
             good_seconds=settings.care.memory_good_seconds,
         ),
         client_of=client_of,
-        wake=wake,
         clock=clock,
+        kind=Supervisor if leads else WatchedFleet,
     )
     wishes = PersonWishes(supervisor, state, clock, await state.worker_wishes())
     began_at = await state.began_at() or clock.now()
@@ -268,7 +295,7 @@ async def _assemble(
         telemetry=telemetry,
         pool=pool,
         provision=provision,
-        spools=Spools(state_dir / "spool", state, stores.restored.spool_offsets),
+        spools=_spools(stores, state_dir, held, leads=leads),
         rounds=open_rounds(
             blueprint.remote, settings, blueprint.rules, stack, wake=wake, clock=clock
         ),
@@ -280,24 +307,23 @@ async def _assemble(
             fresh_seconds=settings.notify.alertmanager.fresh_seconds,
         ),
         keys=keys,
+        may_act=turn.may_act,
     )
     known = await known_from(stores, fleet, clock, budgets=budgets_of(settings))
     sight = Sight(
         supervisor, known, tallies, blueprint.fleet_files, rolling_rules(settings.fleet), clock
     )
     rolling = RollingRun(sight, state, wake=wake)
-    engine = Engine(parts, _engine_settings(blueprint), known, wake=wake, clock=clock)
+    standing = Standing(leads=leads)
+    place = _place(blueprint, clock, standing)
+    engine = _engine(blueprint, parts, known, held, standing, wake=wake, clock=clock)
 
     listener = _listener(settings.admin)
     stack.callback(listener.close)
-    # Gateways come up, or come back, while the memory fills; the first tick waits for neither.
-    await _start_gateways(keeper, settings)
-    await wishes.tell()
-    specs = await rolling.restore(blueprint.specs)
-    await rolling.foretell()
-    await pool.begin(specs, fleet)
-    await supervisor.start(specs, fleet)
-    await rolling.tell()
+    if leads:
+        # Gateways come up, or come back, while the memory fills; the first tick waits for neither.
+        await _start_gateways(keeper, settings)
+        await _begin(blueprint, parts, wishes, rolling, fleet)
     await remember(stores, blueprint.rules, clock)
     await engine.beat()
     daemon = Daemon(
@@ -316,11 +342,12 @@ async def _assemble(
         keeper=keeper,
         board=board,
         state=state,
-        place=_place(blueprint, clock),
+        place=place,
         manager=manager,
         clock=clock,
     )
-    await state.add_audit(started(clock, stores.restored))
+    if leads:
+        await state.add_audit(started(clock, stores.restored, held.message if held else ""))
     # What goes beside the ticks takes a while to load: the rules are evaluated before.
     module: Any = importlib.import_module("ds4watch.daemon_beside")
     beside: _BesideModule = module
@@ -343,11 +370,14 @@ async def _runner(
     *,
     metrics: ProcessMetrics,
     clock: Clock,
+    turn: Turn,
 ) -> Runner:
     """Return the runner, with what an earlier daemon left half done looked at."""
     set_level = SetLevel(board, clock, lease_seconds=settings.gateway.lease_seconds)
-    handlers = {ActionKind.SET_LEVEL: set_level}
+    handlers = {ActionKind.SET_LEVEL: WhileLeading(set_level, turn.may_act)}
     runner = Runner(stores.state, handlers, metrics=metrics, clock=clock)
+    if not turn.leads:
+        return runner
     await runner.recover(
         record.plan
         for record in stores.restored.actions
@@ -367,7 +397,79 @@ def _scraper(blueprint: Blueprint, samples: SampleStore, clock: Clock) -> Scrape
     )
 
 
-def _place(blueprint: Blueprint, clock: Clock) -> Place:
+async def _begin(
+    blueprint: Blueprint,
+    parts: Parts,
+    wishes: PersonWishes,
+    rolling: RollingRun,
+    fleet: FleetSnapshot,
+) -> None:
+    """Begin to tend the workers, from how the last daemon left them."""
+    await wishes.tell()
+    specs = await rolling.restore(blueprint.specs)
+    await rolling.foretell()
+    await parts.pool.begin(specs, fleet)
+    await parts.supervisor.start(specs, fleet)
+    await rolling.tell()
+
+
+async def _board(
+    stores: Stores,
+    blueprint: Blueprint,
+    fleet: FleetSnapshot,
+    clock: Clock,
+    stack: AsyncExitStack,
+    *,
+    leads: bool,
+) -> tuple[BoardPublisher, ApiKeys]:
+    """Open the way to the gateways, with the policy, the fleet and the keys as they were last."""
+    state_dir = blueprint.state_dir
+    stored_keys = await stores.state.keys()
+    if stores.state.set_aside is not None and not stored_keys:
+        stored_keys = recovered(last_keys(state_dir))
+    kind = BoardPublisher if leads else SilentBoard
+    board = await stack.enter_async_context(
+        kind(
+            state_dir,
+            clock,
+            policy=last_policy(state_dir, stores.restored.policy),
+            fleet=fleet,
+            keys=tuple(board_keys(stored_keys, clock.now())),
+        )
+    )
+    gentle = gentle_levels(blueprint.settings, blueprint.policy)
+    keys = ApiKeys(stored_keys, stores.state, board, clock, gentle=gentle)
+    await keys.refresh()
+    return board, keys
+
+
+def _spools(stores: Stores, state_dir: Path, held: Held | None, *, leads: bool) -> Spools:
+    """Return our gateways' spools. Who does not lead reads none: they keep until it does."""
+    folder, offsets = state_dir / "spool", stores.restored.spool_offsets
+    if not leads:
+        return Spools(folder / "none", stores.state, {})
+    return Spools(folder, stores.state, offsets, owner=held.spool_owner if held else "")
+
+
+def _engine(
+    blueprint: Blueprint,
+    parts: Parts,
+    known: Known,
+    held: Held | None,
+    standing: Standing,
+    *,
+    wake: asyncio.Event,
+    clock: Clock,
+) -> Engine:
+    settings = _engine_settings(blueprint)
+    fleet, board = parts.supervisor, parts.board
+    if held is None or not isinstance(fleet, WatchedFleet) or not isinstance(board, SilentBoard):
+        return Engine(parts, settings, known, wake=wake, clock=clock)
+    watched = Watched(held, standing, fleet, board)
+    return StandbyEngine(parts, settings, known, watched, wake=wake, clock=clock)
+
+
+def _place(blueprint: Blueprint, clock: Clock, standing: Standing) -> Place:
     settings = blueprint.settings
     return Place(
         state_dir=blueprint.state_dir,
@@ -377,6 +479,7 @@ def _place(blueprint: Blueprint, clock: Clock) -> Place:
         gateway_url=f"http://{settings.gateway.host}:{settings.gateway.port}",
         admin=settings.admin,
         currency=settings.cost.currency,
+        standing=standing,
     )
 
 
@@ -425,13 +528,13 @@ def _local_place(blueprint: Blueprint, desk: GpuDesk) -> LocalPlace:
 def _supervisor(
     blueprint: Blueprint,
     backend: Backend,
-    state: StateStore,
+    journal: WorkerJournal,
     *,
     start_times: StartTimes,
     ladders: Ladders,
     client_of: WorkerClients,
-    wake: asyncio.Event,
     clock: Clock,
+    kind: type[Supervisor],
 ) -> Supervisor:
     fleet, scrape = blueprint.settings.fleet, blueprint.settings.scrape
     limits = LifeLimits(
@@ -444,11 +547,11 @@ def _supervisor(
         quarantine_window_seconds=fleet.quarantine_window_seconds,
         stall_floor_seconds=stall_floor_seconds(scrape.interval_seconds, scrape.timeout_seconds),
     )
-    return Supervisor(
+    return kind(
         backend,
         client_of,
         limits=limits,
-        journal=WorkerJournal(state, wake=wake, clock=clock),
+        journal=journal,
         clock=clock,
         start_times=start_times,
         ladders=ladders,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -86,6 +87,8 @@ async def open_beside(
         )
     )
     queries.begin()
+    if not daemon.place.standing.leads:
+        return
     jobs = _jobs(daemon, blueprint, parts, stores, client_of)
     if hooks.has_channels:
         reports = ReportCalendar(
@@ -202,9 +205,9 @@ def _jobs(
         clock=daemon.clock,
     )
     care = _care(daemon, blueprint, parts, client_of)
-    jobs.also("care", care.look, seconds=LOOK_SECONDS)
+    jobs.also("care", partial(_if_leading, parts, care.look), seconds=LOOK_SECONDS)
     ledger = _ledger(daemon, blueprint)
-    jobs.also("ledger", ledger.look, seconds=ledger_jobs.LOOK_SECONDS)
+    jobs.also("ledger", partial(_if_leading, parts, ledger.look), seconds=ledger_jobs.LOOK_SECONDS)
     return jobs
 
 
@@ -220,6 +223,11 @@ def _ledger(daemon: Daemon, blueprint: Blueprint) -> LedgerJobs:
             by_profile.get(it.profile, 0) for it in known.fleet.workers if part_of(it) is not None
         ),
     )
+
+
+async def _if_leading(parts: Parts, work: Callable[[], Awaitable[None]]) -> None:
+    if parts.may_act():
+        await work()
 
 
 def _care(daemon: Daemon, blueprint: Blueprint, parts: Parts, client_of: WorkerClients) -> CareRun:

@@ -70,6 +70,10 @@ def _parts(status: Mapping[str, Any]) -> Iterator[RenderableType]:
         f"ds4watch {status.get('version', '')}, pid {status.get('pid', DASH)}; "
         f"gateway {status.get('gateway_url') or DASH}, admin {status.get('admin_url') or DASH}"
     )
+    if status.get("role") == "standby":
+        leader = status.get("leader") or {}
+        who = f"{leader.get('host', DASH)} ({leader.get('admin_url', DASH)}) leads"
+        yield Text(f"on standby: {who}; nothing is done from here", style="yellow")
     for waiting in status.get("waiting_for") or ():
         yield Text(f"waiting for {waiting}", style="yellow")
     if change := status.get("change"):

@@ -149,6 +149,13 @@ class StoreSettings(Section):
     live_budget_bytes: int = Field(
         256 << 20, ge=1 << 20, description="Memory for the samples that rules see, at most."
     )
+    lease_seconds: float = Field(
+        15.0,
+        ge=5,
+        le=600,
+        description="Of several daemons on one PostgreSQL database one acts. It renews its lease "
+        "five times in so long; another takes over once it has run out.",
+    )
 
 
 class ExtraWorker(Section):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ds4watch.actions.runner import Runner
@@ -84,6 +84,8 @@ class Parts:
     """Alerts of others; None: nobody hands any on."""
     rounds: Rounds | None = None
     """Of questions to the server that evaluates rules, if one does."""
+    may_act: Callable[[], bool] = lambda: True
+    """Whether this daemon leads; asked before what is done, not written."""
 
 
 @dataclass(slots=True)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ds4watch.config.settings import AdminSettings
 from ds4watch.model.ports import UnixSeconds
+
+
+@dataclass(slots=True)
+class Standing:
+    """Whether this daemon acts or watches another that does. leader: who does, if it is known."""
+
+    leads: bool = True
+    leader: dict[str, Any] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as the admin API shows it."""
+        return {"role": "leader" if self.leads else "standby", "leader": self.leader}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +33,4 @@ class Place:
     gateway_url: str
     admin: AdminSettings
     currency: str
+    standing: Standing = field(default_factory=Standing)

@@ -23,6 +23,7 @@ from ds4watch.engine.rule_pages import RulePages
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.engine.signals import POOL, QualityReading, RequestTotals, midnight
 from ds4watch.engine.targets import is_discovered
+from ds4watch.history.line import Fence
 from ds4watch.history.live import LiveBuffer
 from ds4watch.history.migrate import Which
 from ds4watch.history.place import place_of
@@ -57,13 +58,22 @@ class Stores:
         return frozenset(filter(is_discovered, self.removed))
 
 
-async def open_stores(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -> Stores:
-    """Open the databases; the memory is still empty."""
+async def open_stores(
+    blueprint: Blueprint,
+    clock: Clock,
+    stack: AsyncExitStack,
+    *,
+    fence: Fence | None = None,
+    leads: bool = True,
+) -> Stores:
+    """Open the databases; the memory is still empty. Who does not lead changes nothing in them."""
     stack.callback(blueprint.gpus.close)
     store, state_dir = blueprint.settings.store, blueprint.state_dir
-    samples = SampleStore.open(place_of(store, state_dir, Which.SAMPLES), clock)
+    samples = SampleStore.open(place_of(store, state_dir, Which.SAMPLES), clock, fence=fence)
     stack.push_async_callback(samples.close)
-    state = StateStore.open(place_of(store, state_dir, Which.STATE), clock)
+    if leads:
+        stack.push_async_callback(samples.append, ())  # what waited for the database
+    state = StateStore.open(place_of(store, state_dir, Which.STATE), clock, fence=fence)
     stack.push_async_callback(state.close)
     live = LiveBuffer(
         window_seconds=store.live_window_seconds,
@@ -76,7 +86,9 @@ async def open_stores(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack)
     stored = await samples.targets()
     pages = frozenset(name for name in stored if name.startswith(RULE_PREFIX))
     removed = frozenset(stored) - pages - {spec.id for spec in blueprint.specs} - {SELF.name}
-    return Stores(samples, state, live, await state.load(clock.now()), removed, pages)
+    now = clock.now()
+    restored = await state.load(now) if leads else await state.look(now)
+    return Stores(samples, state, live, restored, removed, pages)
 
 
 async def remember(stores: Stores, rules: RuleBook, clock: Clock) -> None:
@@ -155,10 +167,10 @@ async def budget_book(state: StateStore, budgets: Sequence[Budget], now: UnixSec
     return book
 
 
-def started(clock: Clock, restored: RestoredState) -> AuditEntry:
-    """Return the audit row of a start."""
+def started(clock: Clock, restored: RestoredState, more: str = "") -> AuditEntry:
+    """Return the audit row of a start; more: what else is to be said of it."""
     again = "went on from stored state" if restored.last_tick_at is not None else "first start"
-    summary = f"ds4watch {__version__} started: {again}"
+    summary = f"ds4watch {__version__} started: {again}{more and f'; {more}'}"
     return AuditEntry(clock.now(), AuditKind.DAEMON, "daemon", summary, {"pid": os.getpid()})
 
 

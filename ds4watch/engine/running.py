@@ -61,11 +61,17 @@ class Daemon:
     also: dict[str, Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=dict)
     """Loops of what is loaded beside the ticks."""
 
-    def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
-        """Return what runs until the end."""
+    def watching(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """Return what runs until the end, whoever leads."""
         return {
             "engine": self.engine.run(),
             "discovery": self.discovery.run(),
+            "service manager": self._say_alive(),
+        }
+
+    def acting(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """Return what runs while this daemon may act."""
+        return {
             "actions": self._act(),
             "notify": self.dispatcher.run(),
             "gateways": self.keeper.keep(),
@@ -75,7 +81,6 @@ class Daemon:
             "commands": self.commands.run(),
             "tell": self._tell(),
             "workers": self.supervisor.watch(),
-            "service manager": self._say_alive(),
             **{name: run() for name, run in self.also.items()},
         }
 
@@ -88,6 +93,10 @@ class Daemon:
         await self.note("stopped everything")
         log.info("stopped")
         return drained and stopped
+
+    async def pause(self) -> None:
+        """Stop acting, at once; workers and gateways serve on."""
+        await self.supervisor.leave()
 
     async def leave(self) -> None:
         """End the daemon alone; workers and gateways go on for the next one to adopt."""

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -42,10 +42,16 @@ class SpoolMarks(Protocol):
 class Spools:
     """The spool files of all gateways, each read on from where it was booked up to."""
 
-    def __init__(self, folder: Path, marks: SpoolMarks, offsets: Mapping[str, int]) -> None:
+    def __init__(
+        self, folder: Path, marks: SpoolMarks, offsets: Mapping[str, int], *, owner: str = ""
+    ) -> None:
+        """Begin where `offsets` say. owner: what the names in them begin with that are ours."""
         self._folder = folder
         self._marks = marks
-        self._offsets = dict(offsets)
+        self._owner = owner
+        self._offsets = {
+            name.removeprefix(owner): at for name, at in offsets.items() if name.startswith(owner)
+        }
 
     async def read(self) -> tuple[SpoolBatch, ...]:
         """Return what is to be booked, and remove files that are booked and left behind.
@@ -54,13 +60,16 @@ class Spools:
         """
         look = await asyncio.to_thread(look_at, self._folder, dict(self._offsets))
         if not look.shrunk and not look.booked_whole:
-            return look.batches
+            return self._named(look.batches)
         try:
             await self._tidy(look)
         except EdgeError as error:
             log.warning("spools are not read: %s", error)
             return ()
-        return await asyncio.to_thread(read_spools, self._folder, dict(self._offsets))
+        return self._named(await asyncio.to_thread(read_spools, self._folder, dict(self._offsets)))
+
+    def _named(self, batches: Iterable[SpoolBatch]) -> tuple[SpoolBatch, ...]:
+        return tuple(replace(it, gateway=f"{self._owner}{it.gateway}") for it in batches)
 
     async def _tidy(self, look: Look) -> None:
         for name in look.shrunk:
@@ -77,13 +86,14 @@ class Spools:
         """Note what has been booked, and return it. `refused`: where other files stand instead."""
         found: list[RequestRecord] = []
         for batch in batches:
-            self._offsets[batch.gateway] = refused.get(batch.gateway, batch.end_bytes)
+            own = batch.gateway.removeprefix(self._owner)
+            self._offsets[own] = refused.get(batch.gateway, batch.end_bytes)
             if batch.gateway not in refused:
                 found += batch.records
         return tuple(found)
 
     async def _forget(self, name: str) -> None:
-        await self._marks.forget_spool(name)
+        await self._marks.forget_spool(f"{self._owner}{name}")
         self._offsets.pop(name, None)
 
 

@@ -94,6 +94,7 @@ class Status:
             "pid": os.getpid(),
             "state_dir": str(place.state_dir),
             "store": place.store,
+            **place.standing.as_json(),
             "at": self._clock.now(),
             "started_at": place.started_at,
             "admin_url": place.admin_url,

@@ -146,6 +146,8 @@ class Engine:
         )
 
     async def _step_pool(self) -> None:
+        if not self._parts.may_act():
+            return
         known = self.known
         board = self._parts.board
         may_warm = not board.policy().limits.warm_up_off

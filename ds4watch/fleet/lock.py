@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 from ds4watch.model.errors import ConfigError, Located
 
 LOCK_FILE = "daemon.lock"
+REPLICA_FILE = "replica.id"
 MAX_SOCKET_PATH_BYTES = 107
 """sun_path of a Unix socket has 108 bytes, the last of them zero."""
 
@@ -35,6 +37,23 @@ def daemon_lock(state_dir: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def replica_id(state_dir: Path) -> str:
+    """Return what tells the daemon of this folder from those of others; made once. Raises OSError.
+
+    Only for who holds the folder's lock.
+    """
+    path = state_dir / REPLICA_FILE
+    with contextlib.suppress(FileNotFoundError):
+        known = path.read_text(encoding="ascii").strip()
+        if known:
+            return known
+    fresh = secrets.token_hex(16)
+    temporary = path.with_suffix(".new")
+    temporary.write_text(f"{fresh}\n", encoding="ascii")
+    temporary.replace(path)
+    return fresh
 
 
 def running_daemon(state_dir: Path) -> int | None:

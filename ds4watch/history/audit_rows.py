@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select
@@ -15,6 +16,8 @@ from ds4watch.model.alert import AlertPhase, Transition
 from ds4watch.model.ports import UnixSeconds
 
 MOST_ENTRIES = 1000
+MOST_ALIKE = 10
+"""Of alerts of one name and tier that change alike in one tick each has a row up to here."""
 _INSERT = insert(audit)
 
 
@@ -86,6 +89,32 @@ def of_transition(transition: Transition) -> AuditEntry:
             f"{value}: {transition.reason}"
         ),
         detail=transition_document(transition),
+    )
+
+
+def of_transitions(transitions: Iterable[Transition]) -> list[AuditEntry]:
+    """Return the entries for alerts that changed phase; a flood of alike ones is one entry.
+
+    Each of them has its row in `alert_events` all the same.
+    """
+    alike: dict[tuple[str, str, AlertPhase, AlertPhase], list[Transition]] = {}
+    for it in transitions:
+        labels = dict(it.labels)
+        name = labels.get("alertname", it.fingerprint)
+        alike.setdefault((name, labels.get("severity", "none"), it.old, it.new), []).append(it)
+    return [
+        entry
+        for found in alike.values()
+        for entry in (map(of_transition, found) if len(found) <= MOST_ALIKE else [_flood(found)])
+    ]
+
+
+def _flood(found: Sequence[Transition]) -> AuditEntry:
+    first = of_transition(found[0])
+    count = len(found)
+    detail = {**first.detail, "count": count, "fingerprints": [it.fingerprint for it in found[:20]]}
+    return replace(
+        first, summary=f"{count} alerts alike, the first: {first.summary}", detail=detail
     )
 
 

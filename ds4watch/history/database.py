@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import Connection
 
 from ds4watch.history.errors import CorruptError
-from ds4watch.history.line import Home, Line, SetAside, Tuning
+from ds4watch.history.line import Fence, Home, Line, SetAside, Tuning
 from ds4watch.history.migrate import Which, upgrade
 from ds4watch.history.place import Place, Server
 from ds4watch.history.sqlite_file import SqliteHome
@@ -32,10 +32,20 @@ class Database:
     a database of a newer ds4watch), and StoreError if the database itself fails.
     """
 
-    def __init__(self, place: Place, which: Which, tuning: Tuning, clock: Clock) -> None:
+    def __init__(
+        self,
+        place: Place,
+        which: Which,
+        tuning: Tuning,
+        clock: Clock,
+        *,
+        fence: Fence | None = None,
+    ) -> None:
+        """Let only transactions write that pass the fence, if there is one."""
         self.set_aside: SetAside | None = None
         self._home = home_of(place, which, tuning)
         self._which = which
+        self._fence = fence
         self._clock = clock
         self._writer: Line | None = None
         self._reader: Line | None = None
@@ -99,6 +109,8 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """Run a block as one transaction: all of it, or nothing and a StoreError."""
         with _open(self._writer).begin() as connection:
+            if self._fence is not None:
+                self._fence.check(connection)
             yield connection
 
     @contextmanager

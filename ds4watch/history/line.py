@@ -22,12 +22,24 @@ class Tuning:
     answer_timeout_seconds: how long a transaction may take on a server.
     mapped_bytes: how much of a file is read as memory, if it is; a disk that fails is then a
         crash, so only where nothing else is at stake.
+    one_writer: whether transactions that write wait for each other.
+    vanished_seconds: how long a server keeps the locks of a client that vanished in the middle of
+        a transaction.
     """
 
     durable: bool
     busy_timeout_seconds: float
     answer_timeout_seconds: float = 2.0
     mapped_bytes: int = 0
+    one_writer: bool = True
+    vanished_seconds: float = 60.0
+
+
+class Fence(Protocol):
+    """What a transaction that writes has to pass."""
+
+    def check(self, connection: Connection) -> None:
+        """Raise StoreError if this daemon may not write; if it may, so until the commit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, func, insert, select
 from ds4watch.history import sql
 from ds4watch.history.rows import QualityRun
 from ds4watch.history.state_models import meta, quality_runs, workers
-from ds4watch.model.worker import WorkerView
+from ds4watch.model.worker import WorkerPhase, WorkerView
 
 LAST_TICK_AT = "last_tick_at"
 POLICY = "policy"
@@ -48,6 +48,23 @@ def worker_row(view: WorkerView) -> dict[str, Any]:
         "since": view.since,
         "reason": view.reason,
     }
+
+
+def stored_workers(connection: Connection) -> list[WorkerView]:
+    """Return how workers stood; what they serve is not kept."""
+    return [
+        WorkerView(
+            id=row.id,
+            profile=row.profile,
+            models=(),
+            url=row.url,
+            phase=WorkerPhase(row.phase),
+            since=row.since,
+            reason=row.reason,
+            pid=row.pid,
+        )
+        for row in connection.execute(select(workers).order_by(workers.c.id))
+    ]
 
 
 def insert_quality(connection: Connection, run: QualityRun) -> None:

@@ -31,8 +31,6 @@ READ_SECONDS = 30.0
 MIGRATE_LOCK_SECONDS = 10.0
 LOOK_SECONDS = 1.0
 _CUT_GRACE_SECONDS = 0.5
-_IDLE_SECONDS = 60.0
-"""A client that vanished in the middle of a transaction holds its locks no longer."""
 _AWAY = frozenset({EdgeReason.GONE, EdgeReason.TIMEOUT, EdgeReason.REFUSED})
 
 
@@ -72,14 +70,14 @@ class PostgresHome:
         settings = {
             "statement_timeout": _milliseconds(seconds),
             "lock_timeout": _milliseconds(tuning.busy_timeout_seconds),
-            "idle_in_transaction_session_timeout": _milliseconds(_IDLE_SECONDS),
+            "idle_in_transaction_session_timeout": _milliseconds(tuning.vanished_seconds),
             "synchronous_commit": "on" if tuning.durable else "off",
         }
         if read_only:
             settings["default_transaction_read_only"] = "on"
             settings["default_transaction_isolation"] = "repeatable read"
         engine = self._engine(handle, settings)
-        if not read_only:
+        if not read_only and tuning.one_writer:
             _one_writer(engine, self._which)
         longest = seconds + _CUT_GRACE_SECONDS
         return PostgresLine(engine, handle, self._look, longest_seconds=longest)

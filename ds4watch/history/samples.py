@@ -16,7 +16,8 @@ from ds4watch.history.appender import Appender
 from ds4watch.history.chunk_reading import Reading
 from ds4watch.history.database import Database
 from ds4watch.history.frames import Keep, Pick, StoredFrame, results_of
-from ds4watch.history.line import SetAside, Tuning
+from ds4watch.history.lease import VANISHED_SECONDS
+from ds4watch.history.line import Fence, SetAside, Tuning
 from ds4watch.history.migrate import Which
 from ds4watch.history.pace import Pace, Pause
 from ds4watch.history.place import Place
@@ -86,17 +87,20 @@ class SampleStore:
         busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS,
         waiting_results: int = WAITING_RESULTS,
         pause: Pause = asyncio.sleep,
+        fence: Fence | None = None,
     ) -> SampleStore:
         """Open or make the database; a corrupt file is set aside with a warning.
 
+        fence: what every transaction that writes has to pass.
         pause: how upkeep waits between its steps. Raises what Database does.
         """
         tuning = Tuning(
             durable=False,
             busy_timeout_seconds=busy_timeout_seconds,
             answer_timeout_seconds=ANSWER_TIMEOUT_SECONDS,
+            vanished_seconds=VANISHED_SECONDS if fence is not None else 60.0,
         )
-        database = Database(place, Which.SAMPLES, tuning, clock)
+        database = Database(place, Which.SAMPLES, tuning, clock, fence=fence)
         stored = database.first_read(_stored)
         pace = Pace(database, clock, pause)
         return cls(database, stored=stored, pace=pace, waiting_results=waiting_results)

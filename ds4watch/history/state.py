@@ -25,7 +25,8 @@ from ds4watch.history import (
 from ds4watch.history.alert_rows import AlertKey
 from ds4watch.history.database import Database
 from ds4watch.history.desk import Desk
-from ds4watch.history.line import SetAside, Tuning
+from ds4watch.history.lease import VANISHED_SECONDS
+from ds4watch.history.line import Fence, SetAside, Tuning
 from ds4watch.history.loss import Mended, Remembered
 from ds4watch.history.migrate import Which
 from ds4watch.history.place import Place
@@ -53,7 +54,7 @@ from ds4watch.history.rows import (
     WorkerWish,
     WorkRow,
 )
-from ds4watch.history.tick_rows import Written, restored_state
+from ds4watch.history.tick_rows import Written, restored_state, stored_state
 from ds4watch.model.action import ActionPlan, Hold, Outcome
 from ds4watch.model.alert import AlertState
 from ds4watch.model.errors import EdgeReason, StoreError
@@ -95,14 +96,19 @@ class StateStore:
         *,
         busy_timeout_seconds: float = BUSY_TIMEOUT_SECONDS,
         answer_timeout_seconds: float = ANSWER_TIMEOUT_SECONDS,
+        fence: Fence | None = None,
     ) -> StateStore:
-        """Open or make the database. Raises what Database does."""
+        """Open or make the database. Raises what Database does.
+
+        fence: what every transaction that writes has to pass; on a server, the lease.
+        """
         tuning = Tuning(
             durable=True,
             busy_timeout_seconds=busy_timeout_seconds,
             answer_timeout_seconds=answer_timeout_seconds,
+            vanished_seconds=VANISHED_SECONDS if fence is not None else 60.0,
         )
-        database = Database(place, Which.STATE, tuning, clock)
+        database = Database(place, Which.STATE, tuning, clock, fence=fence)
         store = cls(database, database.first_read(alert_rows.stored_alerts))
         store.tell_of_loss()
         return store
@@ -119,6 +125,14 @@ class StateStore:
     async def load(self, now: UnixSeconds) -> RestoredState:
         """Return what to go on from, and let claims of messages by a dead daemon go."""
         return await self._database.in_writer(self._load, now)
+
+    async def look(self, now: UnixSeconds) -> RestoredState:
+        """Return what another daemon goes by at the moment; nothing is let go of."""
+        return await self._database.read(stored_state, now)
+
+    async def workers(self) -> list[WorkerView]:
+        """Return how workers stood when that was last stored."""
+        return await self._database.read(meta_rows.stored_workers)
 
     async def commit_tick(self, commit: TickCommit) -> Committed:
         """Store everything a tick decided, in one transaction."""

@@ -400,3 +400,16 @@ meta = Table(
     Column("name", Name(63), primary_key=True),
     Column("value", Document, nullable=False),
 )
+
+# Only on PostgreSQL has it a row: which daemon may act, until when by the server's clock.
+lease = Table(
+    "lease",
+    STATE,
+    Column("name", Name(16), primary_key=True),
+    Column("number", BigInteger, nullable=False, unique=True),
+    Column("holder", Name(64), nullable=False),
+    Column("host", Name(255), nullable=False),
+    Column("admin_url", Words, nullable=False),
+    Column("taken_at", Instant, nullable=False),
+    Column("expires_at", Instant, nullable=False),
+)

@@ -84,6 +84,11 @@ def restored_state(connection: Connection, now: UnixSeconds) -> RestoredState:
     """Return what a daemon goes on from, and let go of what a dead one was sending."""
     if released := outbox_rows.release(connection):
         _log.warning("%s notifications may be sent twice: a daemon died sending", released)
+    return stored_state(connection, now)
+
+
+def stored_state(connection: Connection, now: UnixSeconds) -> RestoredState:
+    """Return how everything stands."""
     values = meta_rows.all_meta(connection)
     policy = values.get(meta_rows.POLICY)
     return RestoredState(
@@ -113,7 +118,7 @@ def store_tick(connection: Connection, commit: TickCommit) -> Committed:
     """Write what a tick decided, but for the states, and say what had been there before."""
     alert_rows.insert_events(connection, commit.transitions)
     alert_rows.insert_messages(connection, commit.messages)
-    audit_rows.insert_audit(connection, map(audit_rows.of_transition, commit.transitions))
+    audit_rows.insert_audit(connection, audit_rows.of_transitions(commit.transitions))
     duplicates = [plan.id for plan in commit.plans if not action_rows.insert_plan(connection, plan)]
     claimed = [
         plan.id

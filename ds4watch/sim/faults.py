@@ -30,8 +30,9 @@ RUN_OOM_MESSAGE = (
 class Fault(StrEnum):
     """What can go wrong.
 
-    `slow`, `http_500`, `slow_metrics` and `queue` take a value: a factor, a share of requests,
-    seconds, and by how many requests the queue on the page is longer than it is.
+    `slow`, `http_500`, `slow_metrics`, `queue` and `kv_full` take a value: a factor, a share of
+    requests, seconds, by how many requests the queue on the page is longer than it is, and the
+    share of the KV cache that is in use on the page at least.
     `oom_over`: out of memory, and the process ends, once more sequences run than its value.
     `stuck`: the requests in the batch stand still, later ones do not. `metrics_error`: a line in
     the log about a negative increment, and the process ends.
@@ -53,10 +54,12 @@ class Fault(StrEnum):
     SLOW_METRICS = "slow_metrics"
     STUCK = "stuck"
     QUEUE = "queue"
+    KV_FULL = "kv_full"
 
 
 _LONGEST_PAGE_SECONDS = 60.0
-_DEFAULTS = {Fault.SLOW: 10.0, Fault.HTTP_500: 1.0, Fault.QUEUE: 100.0}
+_DEFAULTS = {Fault.SLOW: 10.0, Fault.HTTP_500: 1.0, Fault.QUEUE: 100.0, Fault.KV_FULL: 0.99}
+_KV_USAGE = re.compile(rb"^(vllm:kv_cache_usage_perc\{[^}\n]*\} )(\S+)$", re.MULTILINE)
 _WAITING = re.compile(rb"^(vllm:num_requests_waiting\{[^}\n]*\} )(\S+)$", re.MULTILINE)
 
 
@@ -95,8 +98,8 @@ def switch(name: str, value: float | None) -> FaultSwitch:
     if fault is Fault.QUEUE and not value >= 0:
         message = f"queue needs a number of requests, not {value}"
         raise ValueError(message)
-    if fault is Fault.HTTP_500 and not 0 <= value <= 1:
-        message = f"http_500 needs a share between 0 and 1, not {value}"
+    if fault in (Fault.HTTP_500, Fault.KV_FULL) and not 0 <= value <= 1:
+        message = f"{fault} needs a share between 0 and 1, not {value}"
         raise ValueError(message)
     return FaultSwitch(fault, value)
 
@@ -148,6 +151,11 @@ class Faults:
         return self._values.get(Fault.QUEUE, 0.0)
 
     @property
+    def least_kv_usage(self) -> float:
+        """What the page says of the KV cache at least."""
+        return self._values.get(Fault.KV_FULL, 0.0)
+
+    @property
     def most_running(self) -> float:
         """Sequences that may run at once before memory is out."""
         return self._values.get(Fault.OOM_OVER, math.inf)
@@ -176,6 +184,11 @@ class Faults:
 def with_longer_queue(page: bytes, more: float) -> bytes:
     """Return the metrics page with so many more requests waiting."""
     return _WAITING.sub(lambda it: it[1] + repr(float(it[2]) + more).encode(), page)
+
+
+def with_fuller_cache(page: bytes, least: float) -> bytes:
+    """Return the metrics page with at least such a share of the KV cache in use."""
+    return _KV_USAGE.sub(lambda it: it[1] + repr(max(float(it[2]), least)).encode(), page)
 
 
 def crash(last_words: str) -> None:

@@ -18,6 +18,7 @@ from ds4watch.sim.faults import (
     crash,
     spoil,
     switch,
+    with_fuller_cache,
     with_longer_queue,
 )
 from ds4watch.sim.page import CONTENT_TYPE
@@ -82,6 +83,8 @@ class InfoHandlers:
         page = self._worker.page()
         if faults.more_waiting:
             page = with_longer_queue(page, faults.more_waiting)
+        if faults.least_kv_usage:
+            page = with_fuller_cache(page, faults.least_kv_usage)
         for fault in filter(faults.has, _PAGE_FAULTS):
             page = spoil(fault, page)
         return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE})

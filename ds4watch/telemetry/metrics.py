@@ -45,6 +45,7 @@ class ProcessMetrics:
         self.notify_up = _gauge("ds4_notify_channel_up", registry)
         self.notify_commands = _counter("ds4_notify_commands_total", registry)
         self.heartbeat = _gauge("ds4_heartbeat_last_success_timestamp_seconds", registry)
+        self.leader = _gauge("ds4_leader", registry)
         build = EXPOSED["ds4_build_info"]
         info = Gauge(build.name, build.help, build.labels, registry=registry)
         info.labels(__version__).set(1)

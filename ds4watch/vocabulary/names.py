@@ -322,6 +322,10 @@ PROCESS_SIGNALS = (
         "ds4_heartbeat_last_success_timestamp_seconds",
         "When the dead man's switch was last told that we live.",
     ),
+    gauge(
+        "ds4_leader",
+        "1 if this daemon may act; 0 on standby, and while it does not know that it may.",
+    ),
     gauge("ds4_build_info", "1, labelled with the version that runs.", "version"),
 )
 """About ds4watch itself; kept by telemetry, the others are handed to it."""

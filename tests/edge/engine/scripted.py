@@ -26,6 +26,7 @@ from ds4watch.engine.tick import Engine
 from ds4watch.fleet.board import BoardPublisher, last_policy
 from ds4watch.fleet.ladders import Ladders, NoJournal
 from ds4watch.fleet.start_times import StartTimes
+from ds4watch.history.database import Database
 from ds4watch.history.live import LiveBuffer
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
@@ -35,7 +36,7 @@ from ds4watch.model.scrape import RULE_PREFIX, ScrapeFailure, ScrapeResult, Targ
 from ds4watch.model.series import Sample, SeriesKey
 from ds4watch.model.service_policy import ServicePolicy
 from ds4watch.model.worker import FleetSnapshot
-from ds4watch.notify.dispatcher import Dispatcher
+from ds4watch.notify.dispatcher import Channel, Dispatcher
 from ds4watch.notify.webhook import Webhook
 from ds4watch.policy.policyfile import load_policy
 from ds4watch.scrape.gpu import GpuReport
@@ -160,8 +161,16 @@ class Fleet:
     left_out = 0
     start_times = StartTimes()
 
-    def __init__(self, samples: SampleStore, clock: Clock) -> None:
-        self._schema = samples.intern(_SCHEMA)
+    def __init__(
+        self,
+        samples: SampleStore,
+        clock: Clock,
+        load: Sequence[float | None] = LOAD,
+        series: tuple[SeriesKey, ...] = _SCHEMA,
+    ) -> None:
+        """Have each of `series` at `load`, tick by tick."""
+        self._load = load
+        self._schema = samples.intern(series)
         self._clock = clock
         self.ladders = Ladders({}, NoJournal(), clock)
 
@@ -197,11 +206,11 @@ class Fleet:
 
     async def wave(self, targets: Sequence[Target], at: float) -> list[ScrapeResult]:
         assert tuple(targets) == self.targets
-        load = LOAD[round(at - STARTED_AT)]
+        load = self._load[round(at - STARTED_AT)]
         if load is None:
             failure = ScrapeFailure(EdgeReason.TIMEOUT, "no answer")
             return [ScrapeResult(TARGET, at, 0, np.empty(0), failure)]
-        return [ScrapeResult(TARGET, at, self._schema.id, np.array([float(load)]))]
+        return [ScrapeResult(TARGET, at, self._schema.id, np.full(len(self._schema.series), load))]
 
 
 class Board(BoardPublisher):
@@ -213,16 +222,32 @@ class Board(BoardPublisher):
 
     async def publish_policy(self, policy: ServicePolicy, *, timeout_seconds: float) -> bool:
         assert timeout_seconds > 0
-        await super().publish_policy(policy, timeout_seconds=0.0)
         with self._levels.open("a") as levels:
             levels.write(f"{policy.level}\n")
+        await super().publish_policy(policy, timeout_seconds=0.0)
         return True
 
 
 class Daemon:
     """What `daemon.py` puts together, less what the script takes the place of."""
 
-    def __init__(self, state_dir: Path, webhook_url: str, steps: Steps) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        webhook_url: str,
+        steps: Steps,
+        *,
+        channel: Channel | None = None,
+        load: Sequence[float | None] = LOAD,
+        rules: str = RULES,
+        series: tuple[SeriesKey, ...] = _SCHEMA,
+    ) -> None:
+        """Tell `channel`, or what listens at the address."""
+        self._channel = channel
+        self._load = load
+        self._rules = rules
+        self._series = series
+        self.opened: list[Database] = []
         self.clock = Clock()
         self.steps = steps
         self._dir = state_dir
@@ -235,9 +260,11 @@ class Daemon:
         stack, clock, steps = self._stack, self.clock, self.steps
         samples = SampleStore.open(self._dir / "samples.db", clock)
         stack.push_async_callback(samples.close)
+        self.opened.append(samples._database)
         state = StateStore.open(self._dir / "state.db", clock)
         stack.push_async_callback(state.close)
-        rules = RuleBook(load_rules(RULES, "rules.yml"))
+        self.opened.append(state._database._database)
+        rules = RuleBook(load_rules(self._rules, "rules.yml"))
         live = LiveBuffer(window_seconds=900.0, windows=rules.windows_read())
         restored = await state.load(clock.now())
         if restored.last_tick_at is not None:
@@ -246,9 +273,12 @@ class Daemon:
         stores = Stores(samples, state, live, restored, frozenset(), pages)
 
         telemetry = Telemetry()
-        session = await stack.enter_async_context(aiohttp.ClientSession())
+        channel = self._channel
+        if channel is None:
+            session = await stack.enter_async_context(aiohttp.ClientSession())
+            channel = Webhook(session, self._url)
         self.stepping = cast("Any", Stepping(state, steps))
-        webhook = cast("Any", Stepping(Webhook(session, self._url), steps))
+        webhook = cast("Any", Stepping(channel, steps))
         board = cast(
             "Any",
             Stepping(Board(self._dir, clock, last_policy(self._dir, restored.policy)), steps),
@@ -261,7 +291,7 @@ class Daemon:
         unfinished = (ActionStatus.PLANNED, ActionStatus.RUNNING)
         await runner.recover(it.plan for it in restored.actions if it.status in unfinished)
         dispatcher = Dispatcher(self.stepping, webhook, metrics=telemetry.process, clock=clock)
-        fleet = cast("Any", Fleet(samples, clock))
+        fleet = cast("Any", Fleet(samples, clock, self._load, self._series))
         self.runner, self.dispatcher = runner, dispatcher
         parts = Parts(
             supervisor=fleet,
