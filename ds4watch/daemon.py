@@ -46,6 +46,7 @@ from ds4watch.engine.running import Daemon
 from ds4watch.engine.silence_desk import SilenceDesk
 from ds4watch.engine.spool import Spools
 from ds4watch.engine.standby import StandbyEngine, Watched
+from ds4watch.engine.start_check import StartCheck
 from ds4watch.engine.tallies import Tallies
 from ds4watch.engine.tick import Engine
 from ds4watch.engine.turn import Turn
@@ -69,6 +70,7 @@ from ds4watch.fleet.watched import SilentBoard, WatchedFleet
 from ds4watch.history.migrate import Which
 from ds4watch.history.place import place_of, store_label
 from ds4watch.history.samples import SampleStore
+from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionKind, ActionStatus
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.worker import FleetSnapshot
@@ -268,6 +270,7 @@ async def _assemble(
         clock=clock,
         kind=Supervisor if leads else WatchedFleet,
     )
+    starts = await _start_check(settings, supervisor, state, clock)
     wishes = PersonWishes(supervisor, state, clock, await state.worker_wishes())
     began_at = await state.began_at() or clock.now()
     pool = WarmPool(supervisor, state, warm_settings(settings.fleet, began_at), clock)
@@ -337,6 +340,7 @@ async def _assemble(
         commands=CommandRun(
             state, SilenceDesk(state.desk, known, clock), wake=engine.wake, clock=clock
         ),
+        starts=starts,
         own_books=OwnBooks(client_of.own_use, supervisor, state, clock),
         rolling=rolling,
         keeper=keeper,
@@ -558,6 +562,16 @@ def _supervisor(
     )
 
 
+async def _start_check(
+    settings: Settings, supervisor: Supervisor, state: StateStore, clock: Clock
+) -> StartCheck:
+    """Return who knows what profiles gave before, and let it judge workers, if that is wanted."""
+    starts = StartCheck(await state.kept_values(), state, clock)
+    if settings.quality.start_check:
+        supervisor.vet_by(starts)
+    return starts
+
+
 async def _channel(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Channel:
     notify = settings.notify
     if notify.webhook_url is None:
@@ -577,6 +591,8 @@ def _engine_settings(blueprint: Blueprint) -> EngineSettings:
         currency=settings.cost.currency,
         prices=blueprint.prices,
         quality_max_age_seconds=settings.quality.max_age_seconds,
+        slo_seconds=settings.quality.slo_seconds,
+        golden_max_age_seconds=settings.quality.golden_max_age_seconds,
     )
 
 

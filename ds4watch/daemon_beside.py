@@ -9,8 +9,10 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
 
+from ds4watch.config.files import LoadedSettings
 from ds4watch.cost.attribution import part_of
 from ds4watch.engine import ledger_jobs
 from ds4watch.engine.admin_desk import AdminDesk
@@ -18,15 +20,21 @@ from ds4watch.engine.blueprint import Blueprint
 from ds4watch.engine.care_run import LOOK_SECONDS, CareRun, CareSources
 from ds4watch.engine.commands import Commands
 from ds4watch.engine.cost_plan import offload_bytes_of, storage_prices_of
+from ds4watch.engine.golden_asking import Asker
+from ds4watch.engine.golden_questions import golden_questions
+from ds4watch.engine.golden_runs import GoldenRuns
 from ds4watch.engine.history_export import HistoryExport
 from ds4watch.engine.jobs import Jobs, JobSettings
 from ds4watch.engine.ledger_jobs import LedgerJobs
+from ds4watch.engine.model_facts import look_at
 from ds4watch.engine.notify_orders import ButtonOrders
 from ds4watch.engine.notify_setup import Hooks, Told, open_notifier
 from ds4watch.engine.notify_views import RuleViews
 from ds4watch.engine.parts import Parts
 from ds4watch.engine.prometheus_facts import PrometheusFacts
+from ds4watch.engine.quality_port import Quality
 from ds4watch.engine.quality_run import fixed_prompts
+from ds4watch.engine.quality_table import QualityTable
 from ds4watch.engine.query_process import QueryProcess
 from ds4watch.engine.report_calendar import LOOK_SECONDS as REPORT_LOOK_SECONDS
 from ds4watch.engine.report_calendar import ReportCalendar
@@ -74,22 +82,26 @@ async def open_beside(
         daemon.engine, parts.state, daemon.wishes, rolling, daemon.keys, daemon.clock
     )
     hooks = await _notify(daemon, blueprint, parts, queries, commands, stack)
-    await stack.enter_async_context(
-        _admin(
-            daemon,
-            blueprint,
-            parts,
-            rolling,
-            queries,
-            listener,
-            commands=commands,
-            hooks=hooks,
-        )
+    asker = Asker(
+        daemon.engine.known,
+        client_of,
+        profiles=daemon.rolling.profiles,
+        prices=blueprint.prices,
+        clock=daemon.clock,
     )
+    golden = _golden(daemon, blueprint, stores, asker)
+    quality = Quality(golden, _table(daemon, blueprint, stores), daemon.starts)
+    doors = _Doors(rolling, queries, commands, hooks, quality)
+    await stack.enter_async_context(_admin(daemon, blueprint, parts, doors, listener))
     queries.begin()
     if not daemon.place.standing.leads:
         return
+    await stack.enter_async_context(golden)
     jobs = _jobs(daemon, blueprint, parts, stores, client_of)
+    golden_at = blueprint.settings.quality.golden_at
+    if golden_at is not None:
+        nightly = partial(golden.nightly, blueprint.settings.quality.golden_questions)
+        jobs.daily("golden", nightly, at=golden_at)
     if hooks.has_channels:
         reports = ReportCalendar(
             blueprint.settings.notify.reports, parts.state, hooks.tell_report, daemon.clock
@@ -125,16 +137,23 @@ async def _notify(
     return hooks
 
 
+@dataclass(frozen=True, slots=True)
+class _Doors:
+    """What the admin API leads to."""
+
+    rolling: RollingCommands
+    queries: QueryProcess
+    commands: Commands
+    hooks: Hooks
+    quality: Quality
+
+
 def _admin(
     daemon: Daemon,
     blueprint: Blueprint,
     parts: Parts,
-    rolling: RollingCommands,
-    queries: QueryProcess,
+    doors: _Doors,
     listener: socket.socket,
-    *,
-    commands: Commands,
-    hooks: Hooks,
 ) -> AdminServer:
     engine, place, clock = daemon.engine, daemon.place, daemon.clock
     sources = Sources(
@@ -146,15 +165,16 @@ def _admin(
         rules=parts.rules,
         gpus=parts.gpus,
         pool=parts.pool,
-        rolling=rolling,
+        rolling=doors.rolling,
         provision=parts.provision,
     )
     ports = Ports(
         source=Status(engine.known, place, sources, clock=clock),
-        commands=commands,
+        commands=doors.commands,
         facts=PrometheusFacts(engine.known, parts.rules, blueprint.scrape.options),
-        queries=queries,
-        hooks=hooks,
+        queries=doors.queries,
+        hooks=doors.hooks,
+        quality=doors.quality,
         desk=AdminDesk(
             desk=parts.state.desk,
             silences=daemon.commands.silences,
@@ -175,6 +195,39 @@ def _admin(
         clock=clock,
         open_reads=place.admin.host in _LOOPBACK,
         tls=read_tls(place.admin.tls_certificate, place.admin.tls_key, setting="admin"),
+    )
+
+
+def _golden(daemon: Daemon, blueprint: Blueprint, stores: Stores, asker: Asker) -> GoldenRuns:
+    loaded = LoadedSettings(blueprint.settings, blueprint.file)
+    return GoldenRuns(
+        daemon.engine.known,
+        stores.state,
+        asker,
+        profiles=partial(_references, daemon),
+        questions=partial(golden_questions, loaded),
+        clock=daemon.clock,
+    )
+
+
+def _references(daemon: Daemon) -> dict[str, str | None]:
+    return {name: it.reference for name, it in sorted(daemon.rolling.profiles.items())}
+
+
+def _table(daemon: Daemon, blueprint: Blueprint, stores: Stores) -> QualityTable:
+    def weights(name: str) -> float | None:
+        profile = daemon.rolling.profiles.get(name)
+        if profile is None:
+            return None
+        return look_at(profile, blueprint.state_dir, os.environ).weights_bytes
+
+    return QualityTable(
+        daemon.engine.known,
+        stores.state,
+        references=partial(_references, daemon),
+        weights=weights,
+        currency=daemon.place.currency,
+        clock=daemon.clock,
     )
 
 

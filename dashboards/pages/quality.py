@@ -6,7 +6,8 @@ from dashboards.kit.views import RATE, Codes, Page, Section, graph, stat, timeli
 from dashboards.pages.common import LEVEL, PROFILE, share
 
 _CHOSEN = '{profile=~"$profile"}'
-_ERROR = f"max by (profile, reference, metric) (ds4_quantization_error{_CHOSEN})"
+_CHOSEN_ERROR = _CHOSEN.replace("}", ', metric="mean_abs_delta_logp"}')
+_ERROR = f"max by (profile, reference, metric) (ds4_quantization_error{_CHOSEN_ERROR})"
 _FINISHED = f"rate(ds4_finished_requests_total{_CHOSEN}{RATE})"
 _CUT = f'rate(ds4_finished_requests_total{{profile=~"$profile",reason="length"}}{RATE})'
 _GENERATED = f"rate(ds4_generated_tokens_total{_CHOSEN}{RATE})"

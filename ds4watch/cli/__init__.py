@@ -41,6 +41,9 @@ COMMANDS: dict[str, Command] = {
     "audit": Command("ds4watch.cli.audit", "Tell what happened, when, and why."),
     "cost": Command("ds4watch.cli.cost", "Tell what was spent, on what, for whom, and why."),
     "notify": Command("ds4watch.cli.notify", "Try the channels; show and send reports."),
+    "quality": Command(
+        "ds4watch.cli.quality", "Ask golden questions; compare profiles; advise the cheapest."
+    ),
     "hold": Command("ds4watch.cli.hold", "Forbid automatic actions for a while."),
     "alerts": Command("ds4watch.cli.alerts", "Show alerts, and which of them are silenced."),
     "silence": Command("ds4watch.cli.silence", "Tell nobody of some alerts for a while."),

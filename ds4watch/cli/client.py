@@ -151,6 +151,29 @@ class AdminClient:
         """Revoke or rotate a key. Raises AdminError."""
         self._ask("POST", f"/keys/{quote(name, safe='')}/{verb}", body)
 
+    def golden_runs(self) -> list[dict[str, Any]]:
+        """Return golden runs, newest first. Raises AdminError."""
+        runs: list[dict[str, Any]] = self._ask("GET", "/quality/runs")["runs"]
+        return runs
+
+    def begin_golden(self, body: dict[str, Any]) -> int:
+        """Begin a golden run, or let one go on; return its id. Raises AdminError."""
+        return int(self._ask("POST", "/quality/runs", body)["id"])
+
+    def quality_told(self, path: str, *, who: str, why: str) -> str:
+        """Stop a golden run, or forget a baseline; return what follows. Raises AdminError."""
+        return str(self._ask("POST", f"/quality/{path}", {"who": who, "why": why})["told"])
+
+    def quality_table(
+        self, profiles: list[str], *, reference: str | None, loss: float, bound: float
+    ) -> dict[str, Any]:
+        """Return profiles side by side. Raises AdminError."""
+        asked = [("profile", it) for it in profiles]
+        asked += [("reference", reference)] if reference is not None else []
+        query = urlencode([*asked, ("loss_points", str(loss)), ("bound_points", str(bound))])
+        found: dict[str, Any] = self._ask("GET", f"/quality/table?{query}")
+        return found
+
     def lift(self, *, target: str, who: str) -> None:
         """Lift a hold. Raises AdminError."""
         self._ask("DELETE", f"/holds/{quote(target, safe='')}?{urlencode({'who': who})}")

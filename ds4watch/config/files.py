@@ -18,6 +18,7 @@ from ds4watch.model.errors import ConfigError, Located
 
 _CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 MAX_FILE_BYTES = 4 * MAX_TEXT_CHARS
+_GOLDEN_SETS = ("mathematics-500.jsonl", "tasks-120.jsonl")
 _PLAIN = {
     errno.ENOENT: "there is no such file",
     errno.EISDIR: "is a folder, not a file",
@@ -147,13 +148,17 @@ def rule_files(loaded: LoadedSettings) -> tuple[Path, ...]:
     patterns = loaded.settings.rules
     if patterns is None:
         return tuple(sorted(shipped("rules").glob("*.yml")))
+    return _matched(loaded, patterns, "rules")
+
+
+def _matched(loaded: LoadedSettings, patterns: tuple[str, ...], setting: str) -> tuple[Path, ...]:
     found: list[Path] = []
     findings: list[Located] = []
     for position, pattern in enumerate(patterns):
         matches = matching_files(loaded.base, pattern)
         if not matches:
             file = str(loaded.file) if loaded.file else None
-            field = f"rules[{position}]"
+            field = f"{setting}[{position}]"
             mend = f"patterns start from {loaded.base.absolute()}"
             message = f"no file matches {pattern}"
             findings.append(Located(message, file, field=field, mend=mend))
@@ -205,3 +210,11 @@ def policy_file(loaded: LoadedSettings) -> Path:
     """Return the policy file: the one in the settings, else the shipped one."""
     own = loaded.settings.policy
     return loaded.base / own if own else shipped("serving/policy.yml")
+
+
+def golden_files(loaded: LoadedSettings) -> tuple[Path, ...]:
+    """Return the files of golden questions. Raises ConfigError if a pattern matches none."""
+    patterns = loaded.settings.quality.golden_sets
+    if patterns is None:
+        return tuple(shipped(f"serving/golden/{name}") for name in _GOLDEN_SETS)
+    return _matched(loaded, patterns, "quality.golden_sets")

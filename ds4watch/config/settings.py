@@ -359,10 +359,37 @@ class CareSettings(Section):
 
 
 class QualitySettings(Section):
-    """How the quantization error is measured."""
+    """How answers are watched: the quantization error, golden questions, the check of a start."""
 
     interval_seconds: Seconds = Field(600.0, description="Time between two measurements.")
     max_age_seconds: Seconds = Field(3600.0, description="A result older than this is absent.")
+    golden_sets: tuple[str, ...] | None = Field(
+        None,
+        description="Files of golden questions, or patterns, from this file's folder; the shipped "
+        "serving/golden/mathematics-500.jsonl and tasks-120.jsonl if not given.",
+    )
+    golden_at: str | None = Field(
+        "03:30",
+        pattern=r"^([01]\d|2[0-3]):[0-5]\d$",
+        description="Time of day (UTC, off-peak) at which golden questions are asked of each "
+        "quantized profile and its reference, if both have a ready worker; null: never.",
+    )
+    golden_questions: int = Field(
+        200, ge=1, le=20_000, description="So many of them are asked then, the same ones each day."
+    )
+    golden_max_age_seconds: Seconds = Field(
+        172_800.0, description="A loss of accuracy older than this is absent."
+    )
+    slo_seconds: Seconds = Field(
+        1.2,
+        description="A request that was answered within it came in time, for "
+        "ds4_slo_cost_per_thousand_tokens.",
+    )
+    start_check: bool = Field(
+        default=True,
+        description="A started worker answers two fixed prompts; if tokens or log-probabilities "
+        "are not what its profile gave before, it is quarantined and gets no request.",
+    )
 
 
 class Settings(Section):

@@ -11,11 +11,13 @@ from types import TracebackType
 from typing import Self
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.cron import CronTrigger
 
 from ds4watch.config.profile import Profile
 from ds4watch.engine.job_runs import JobRuns, Work
 from ds4watch.engine.parts import Known
 from ds4watch.engine.quality_run import METRIC, fixed_prompts, measure, pairs
+from ds4watch.engine.signals import QualityReading, with_reading
 from ds4watch.fleet.client import WorkerClient
 from ds4watch.history.rows import AuditEntry, AuditKind, QualityRun, Retention
 from ds4watch.history.samples import SampleStore
@@ -23,6 +25,7 @@ from ds4watch.history.state import StateStore
 from ds4watch.model.errors import EdgeReason, StoreError, WorkerError
 from ds4watch.model.ports import Clock
 from ds4watch.model.worker import WorkerView
+from ds4watch.quality.distributions import Distance, Metric
 from ds4watch.telemetry.metrics import ProcessMetrics
 
 _FOLD_SECONDS = 30
@@ -31,6 +34,8 @@ _FOLD_SPREAD_SECONDS = 480.0
 _PRUNE_SECONDS = 600
 _PRUNE_STATE_SECONDS = 3600
 _LOOK_SECONDS = 5
+_LATE_SECONDS = 3600
+"""A daemon that was busy or just came makes up for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,18 @@ class Jobs:
         """Have something else done every so many seconds; to be said before entering."""
         self._add(name, run, seconds=seconds)
 
+    def daily(self, name: str, work: Work, *, at: str) -> None:
+        """Have something done each day at HH:MM (UTC); to be said before entering."""
+        hour, minute = map(int, at.split(":"))
+        self._scheduler.add_job(
+            partial(_until_the_end, self._recorded(name, work)),
+            CronTrigger(hour=hour, minute=minute, timezone="UTC"),
+            id=name,
+            max_instances=1,
+            coalesce=True,
+            misfire_grace_time=_LATE_SECONDS,
+        )
+
     def _add(self, name: str, run: Callable[[], Awaitable[None]], *, seconds: float) -> None:
         self._scheduler.add_job(
             partial(_until_the_end, run),
@@ -139,7 +156,7 @@ class Jobs:
     async def measure_due(self) -> None:
         """Measure each quantized profile that was not measured within the interval."""
         now = self._clock.now()
-        measured = {reading.profile: reading.at for reading in self._known.quality}
+        measured = {it.profile: it.at for it in self._known.quality if it.metric == METRIC}
         for quantized, reference in pairs(self._known.fleet, self._profiles):
             last = max(
                 measured.get(quantized.profile, 0.0), self._tried_at.get(quantized.profile, 0.0)
@@ -152,31 +169,26 @@ class Jobs:
         """Measure one pair and book the result. Raises WorkerError if it could not be measured."""
         prompts = fixed_prompts()
         began = self._clock.monotonic()
-        reading = await measure(
-            quantized,
-            reference,
-            client_of=self._client_of,
-            prompts=prompts,
-            now=self._clock.now,
-        )
-        run = QualityRun(
-            at=self._clock.now(),
-            profile=quantized.profile,
-            reference=reference.profile,
-            metric=METRIC,
-            value=reading.value if reading is not None else None,
-            prompts=len(prompts),
-            tokens=0,
-            took_seconds=self._clock.monotonic() - began,
-            error="" if reading is not None else "see the log",
-        )
-        entry = _told(run)
-        await self._state.add_quality(run)
+        found = await measure(quantized, reference, client_of=self._client_of, prompts=prompts)
+        now, pair = self._clock.now(), (quantized.profile, reference.profile)
+        values: dict[str, float | None] = {METRIC: None}
+        if found is not None:
+            values = {it.value: estimate.value for it, estimate in found.estimates.items()}
+        for metric, value in values.items():
+            tokens = found.tokens if found is not None else 0
+            error = "" if found is not None else "see the log"
+            took_seconds = self._clock.monotonic() - began
+            run = QualityRun(
+                now, *pair, metric, value, len(prompts), tokens, took_seconds, error=error
+            )
+            await self._state.add_quality(run)
+        entry = AuditEntry(now, AuditKind.QUALITY, quantized.profile, _told(*pair, found))
         await self._state.add_audit(entry)
-        if reading is None:
+        if found is None:
             raise WorkerError(entry.summary, reason=EdgeReason.OTHER, retryable=True)
-        others = [it for it in self._known.quality if it.profile != reading.profile]
-        self._known.quality = (*others, reading)
+        for metric, estimate in found.estimates.items():
+            reading = QualityReading(*pair, metric.value, estimate.value, now)
+            self._known.quality = with_reading(self._known.quality, reading)
         return entry.summary
 
 
@@ -190,10 +202,15 @@ def _kib(size_bytes: int) -> str:
     return f"{size_bytes / 1024:,.1f} KiB"
 
 
-def _told(run: QualityRun) -> AuditEntry:
-    summary = (
-        f"quantization error of {run.profile} against {run.reference}: {run.value:.4f} nats a token"
-        if run.value is not None
-        else f"quantization error of {run.profile} could not be measured"
+def _told(profile: str, reference: str, found: Distance | None) -> str:
+    if found is None:
+        return f"quantization error of {profile} could not be measured"
+    error, kl, agreement = (
+        found.estimates[it]
+        for it in (Metric.MEAN_ABS_DELTA_LOGP, Metric.MEAN_KL, Metric.TOP1_AGREEMENT)
     )
-    return AuditEntry(run.at, AuditKind.QUALITY, run.profile, summary)
+    return (
+        f"quantization error of {profile} against {reference}: {error.value:.4f} nats a token "
+        f"(95 %: {error.low:.4f} to {error.high:.4f}), KL {kl.value:.4f}, "
+        f"same first choice {agreement.value:.1%}"
+    )

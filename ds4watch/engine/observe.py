@@ -196,7 +196,15 @@ class Observer:
             *gateway_samples(gateways),
             *admission_samples(gateways),
             *gpu_samples(self._gpus),
-            *quality_samples(known.quality, now, self._settings.quality_max_age_seconds),
+            *quality_samples(
+                known.quality,
+                now,
+                self._settings.quality_max_age_seconds,
+                self._settings.golden_max_age_seconds,
+            ),
+            *known.routes.samples(
+                known.fleet.workers, self._settings.prices, self._settings.currency, now
+            ),
             *alert_samples(self._tiers, known.alerts),
             *worker_tier_samples(known.fleet.workers, known.alerts),
             *known.failed_rules,

@@ -15,6 +15,7 @@ from ds4watch.engine.api_keys import ApiKeys
 from ds4watch.engine.external_alerts import ExternalAlerts
 from ds4watch.engine.provision import Provisioning
 from ds4watch.engine.remote_rounds import Rounds
+from ds4watch.engine.route_judge import RouteJudge
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.engine.sight import Sight
 from ds4watch.engine.signals import POOL, QualityReading, RequestTotals
@@ -54,6 +55,8 @@ class EngineSettings:
     currency: str
     prices: tuple[PriceEntry, ...]
     quality_max_age_seconds: float
+    golden_max_age_seconds: float = 172_800.0
+    slo_seconds: float = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,7 @@ class Known:
     turns: Turns = field(default_factory=Turns)
     served_at: dict[str, UnixSeconds] = field(default_factory=dict)
     """When each worker last answered somebody."""
+    routes: RouteJudge = field(default_factory=RouteJudge)
     carried_at: UnixSeconds = 0.0
     """When the book was last stored."""
     jobs: dict[str, JobRun] = field(default_factory=dict)

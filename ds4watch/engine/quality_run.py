@@ -9,16 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ds4watch.config.profile import Profile
 from ds4watch.config.shipped import shipped
-from ds4watch.engine.signals import QualityReading
 from ds4watch.fleet.client import WorkerClient
 from ds4watch.model.errors import WorkerError
-from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import FleetSnapshot, WorkerPhase, WorkerView
-from ds4watch.quality.divergence import Divergence, divergence
+from ds4watch.quality.distributions import Distance, Metric, Position, distance
 
 log = logging.getLogger(__name__)
 
-METRIC = "mean_abs_delta_logp"
+METRIC = Metric.MEAN_ABS_DELTA_LOGP.value
+LIKELIEST = 20
+"""Tokens asked for in each place: what vLLM gives at most by default."""
+_SEED = 0
+"""The same numbers give the same interval."""
 
 
 def fixed_prompts() -> tuple[str, ...]:
@@ -49,30 +51,24 @@ async def measure(
     *,
     client_of: Callable[[str], WorkerClient],
     prompts: Sequence[str],
-    now: Callable[[], UnixSeconds],
-) -> QualityReading | None:
+) -> Distance | None:
     """Measure one pair; None, with a log line, if it could not be measured.
 
     One prompt at a time, so that users are not made to wait for it.
     """
-    mine: list[list[float]] = []
-    theirs: list[list[float]] = []
+    mine: list[list[Position]] = []
+    theirs: list[list[Position]] = []
     try:
         for prompt in prompts:
             for worker, rows in ((quantized, mine), (reference, theirs)):
-                rows.append(await client_of(worker.url).prompt_logprobs(worker.models[0], prompt))
+                client, model = client_of(worker.url), worker.models[0]
+                rows.append(await client.prompt_positions(model, prompt, LIKELIEST))
             await asyncio.sleep(0)
     except WorkerError as error:
         log.warning("the quantization error of %s is not known: %s", quantized.profile, error)
         return None
-    result = divergence(theirs, mine)
-    if not isinstance(result, Divergence):
+    result = distance(theirs, mine, seed=_SEED)
+    if not isinstance(result, Distance):
         log.warning("the quantization error of %s is not known: %s", quantized.profile, result)
         return None
-    return QualityReading(
-        profile=quantized.profile,
-        reference=reference.profile,
-        metric=METRIC,
-        value=result.mean_abs_delta_logp,
-        at=now(),
-    )
+    return result

@@ -17,6 +17,7 @@ from ds4watch.engine.own_books import OwnBooks
 from ds4watch.engine.person_wishes import PersonWishes
 from ds4watch.engine.place import Place
 from ds4watch.engine.rolling_run import RollingRun
+from ds4watch.engine.start_check import StartCheck
 from ds4watch.engine.tick import Engine
 from ds4watch.fleet.board import BoardPublisher
 from ds4watch.fleet.gateways import GatewayKeeper
@@ -50,6 +51,7 @@ class Daemon:
     wishes: PersonWishes
     keys: ApiKeys
     commands: CommandRun
+    starts: StartCheck
     own_books: OwnBooks
     rolling: RollingRun
     keeper: GatewayKeeper

@@ -22,6 +22,14 @@ from ds4watch.vocabulary.names import REQUEST_EDGES
 
 POOL = "default"
 ACCURACY_DROP = "accuracy_drop_points"
+CLASS_LOSS, CLASS_LOSS_AT_LEAST = "class_loss_points", "class_loss_least_points"
+CLASS_SIGN = "/"
+"""Between such a metric and its class of work."""
+_GOLDEN_NAMES = {
+    ACCURACY_DROP: "ds4_quality_accuracy_drop_points",
+    CLASS_LOSS: "ds4_quality_class_loss_points",
+    CLASS_LOSS_AT_LEAST: "ds4_quality_class_loss_least_points",
+}
 _CAUSE_CHARACTERS = 120
 NO_MODEL = "unknown"
 """The `model` label of requests that nobody served; the ledger books them under it too."""
@@ -197,21 +205,41 @@ def store_samples(samples: SampleStore, state: StateStore) -> list[Sample]:
     ]
 
 
+def with_reading(
+    readings: Iterable[QualityReading], new: QualityReading
+) -> tuple[QualityReading, ...]:
+    """Return the readings with one in place of the last of its kind."""
+    kind = (new.profile, new.reference, new.metric)
+    others = (it for it in readings if (it.profile, it.reference, it.metric) != kind)
+    return (*others, new)
+
+
 def quality_samples(
-    readings: Iterable[QualityReading], now: UnixSeconds, max_age_seconds: float
+    readings: Iterable[QualityReading],
+    now: UnixSeconds,
+    max_age_seconds: float,
+    golden_max_age_seconds: float,
 ) -> list[Sample]:
-    """Return each profile's divergence and its instant; a reading that is too old is absent."""
+    """Return what was measured of each profile, and when; a reading that is too old is absent.
+
+    golden_max_age_seconds: of what golden questions say; those are asked more seldom.
+    """
     found = []
     for reading in readings:
-        if now - reading.at > max_age_seconds:
+        metric, _, work_class = reading.metric.partition(CLASS_SIGN)
+        is_golden = metric in _GOLDEN_NAMES
+        if now - reading.at > (golden_max_age_seconds if is_golden else max_age_seconds):
             continue
         pair = {"profile": reading.profile, "reference": reading.reference}
-        labels = labels_of({**pair, "metric": reading.metric})
-        if reading.metric == ACCURACY_DROP:
-            found.append(Sample("ds4_quality_accuracy_drop_points", labels_of(pair), reading.value))
+        if work_class:
+            pair["class"] = work_class
+        labels = labels_of({**pair, "metric": metric})
+        if is_golden:
+            found.append(Sample(_GOLDEN_NAMES[metric], labels_of(pair), reading.value))
         else:
             found.append(Sample("ds4_quantization_error", labels, reading.value))
-        found.append(Sample("ds4_quality_measured_timestamp_seconds", labels, reading.at))
+        if not work_class:
+            found.append(Sample("ds4_quality_measured_timestamp_seconds", labels, reading.at))
     return found
 
 

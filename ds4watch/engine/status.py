@@ -32,6 +32,7 @@ from ds4watch.model.money import NANOS_PER_UNIT, Nanos
 from ds4watch.model.ports import Clock
 from ds4watch.model.series import Labels, Sample
 from ds4watch.model.worker import WorkerView
+from ds4watch.quality.distributions import Metric
 from ds4watch.scrape.gpu_watch import GpuWatch
 
 _FLEET_SUMS = (
@@ -234,12 +235,17 @@ def _by_worker(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
     return found
 
 
+_SHOWN_ERROR = Metric.MEAN_ABS_DELTA_LOGP.value
+
+
 def fleet_signals(samples: Iterable[Sample]) -> dict[str, float]:
     """Return one value a signal: sums of what adds up, the worst of what is a share."""
     found: dict[str, float] = {}
     for sample in samples:
         if not math.isfinite(sample.value) or dict(sample.labels).get("mig"):
             continue  # an instance's memory is in the whole GPU's already
+        if dict(sample.labels).get("metric", _SHOWN_ERROR) != _SHOWN_ERROR:
+            continue  # shares and ratios are no errors
         name = _with_kind(sample.name, sample.labels)
         if sample.name in _FLEET_SUMS:
             found[name] = found.get(name, 0.0) + sample.value

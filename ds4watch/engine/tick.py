@@ -297,6 +297,7 @@ class Engine:
         known.charged_until = {worker.id: commit.at for worker in known.fleet.workers}
         for batch in commit.spools:
             self._parts.tallies.note(batch.records)
+            known.routes.note(batch.records, slo_seconds=self._settings.slo_seconds)
             if self._parts.provision is not None:
                 self._parts.provision.note(batch.records)
         known.totals.add(self._parts.spools.booked(commit.spools, refused))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,27 @@ from yarl import URL
 
 from ds4watch.fleet.own_use import OwnUse, OwnWork
 from ds4watch.fleet.warm_up import TOKENS, Kind, Request
+from ds4watch.fleet.worker_answers import (
+    Answer,
+    Streamed,
+    actual_logprob,
+    at,
+    first_choice,
+    greedy_steps,
+    listed,
+    position_of,
+    unusable,
+    whole,
+)
 from ds4watch.model.errors import EdgeReason, WorkerError
+from ds4watch.quality.distributions import Position
+from ds4watch.quality.fingerprint import Step
 
 CANARY_PROMPT = "ds4watch asks whether this worker can still generate text."
 CANARY_TOKENS = 4
 _WARM_UP_SECONDS = 3600.0
+_ANSWER_SECONDS = 600.0
+"""A golden question may have to wait behind users' requests."""
 _MAX_BODY_BYTES = 32 << 20
 """Log-probabilities of a prompt take about 100 bytes a token; 200,000 tokens fit."""
 _SHOWN_BODY_CHARACTERS = 200
@@ -73,11 +89,11 @@ class WorkerClient:
     async def models(self) -> tuple[str, ...]:
         """Return the model names that the worker serves, its own first."""
         answer = await self._call("GET", "/v1/models")
-        return tuple(str(_at(model, "id")) for model in _list(answer, "data"))
+        return tuple(str(at(model, "id")) for model in listed(answer, "data"))
 
     async def version(self) -> str:
         """Return the engine's version."""
-        return str(_at(await self._call("GET", "/version"), "version"))
+        return str(at(await self._call("GET", "/version"), "version"))
 
     async def canary(self, model: str) -> CanaryResult:
         """Have the worker generate a few tokens, greedily, and check that it did."""
@@ -85,10 +101,10 @@ class WorkerClient:
         options = {"max_tokens": CANARY_TOKENS}
         answer = await self._generate(OwnWork.CANARY, model, CANARY_PROMPT, options)
         took = asyncio.get_running_loop().time() - started
-        tokens = _int(_at(answer, "usage"), "completion_tokens")
+        tokens = whole(at(answer, "usage"), "completion_tokens")
         if tokens < 1:
-            raise _unusable("the canary's answer has no tokens")
-        return CanaryResult(str(_at(_first_choice(answer), "text")), tokens, took)
+            raise unusable("the canary's answer has no tokens")
+        return CanaryResult(str(at(first_choice(answer), "text")), tokens, took)
 
     async def warm_up(self, model: str, request: Request) -> None:
         """Have a warm-up request answered, whatever the answer; the caller bounds the time."""
@@ -107,7 +123,7 @@ class WorkerClient:
 
     async def tokenize(self, model: str, text: str) -> int:
         """Return how many tokens `text` is, without a chat template."""
-        return _int(
+        return whole(
             await self._call("POST", "/tokenize", body={"model": model, "prompt": text}), "count"
         )
 
@@ -118,8 +134,50 @@ class WorkerClient:
         """
         options = {"max_tokens": 1, "prompt_logprobs": 0}
         answer = await self._generate(OwnWork.QUALITY, model, prompt, options)
-        positions = _list(_first_choice(answer), "prompt_logprobs")
-        return [_actual_logprob(position) for position in positions[1:]]
+        positions = listed(first_choice(answer), "prompt_logprobs")
+        return [actual_logprob(position) for position in positions[1:]]
+
+    async def prompt_positions(self, model: str, prompt: str, top: int) -> list[Position]:
+        """Return the same with the `top` likeliest tokens of each place."""
+        options = {"max_tokens": 1, "prompt_logprobs": top}
+        answer = await self._generate(OwnWork.QUALITY, model, prompt, options)
+        return [position_of(it) for it in listed(first_choice(answer), "prompt_logprobs")[1:]]
+
+    async def greedy(self, model: str, prompt: str, *, tokens: int, top: int) -> tuple[Step, ...]:
+        """Return what the worker generates greedily, with the likeliest tokens of each step."""
+        options = {"max_tokens": tokens, "logprobs": top, "seed": 0}
+        answer = await self._generate(OwnWork.CANARY, model, prompt, options)
+        return greedy_steps(at(first_choice(answer), "logprobs"))
+
+    async def answer(
+        self, model: str, prompt: str, *, max_tokens: int, priority: int | None, chat: bool
+    ) -> Answer:
+        """Have a question answered greedily, as a chat or not; streamed, to time the first token.
+
+        priority: None if the engine refuses one.
+        """
+        options: dict[str, Any] = {"max_tokens": max_tokens, "temperature": 0, "seed": 0}
+        if priority is not None:
+            options["priority"] = priority
+        path, asked = "/v1/completions", dict[str, Any](prompt=prompt)
+        if chat:
+            messages = [{"role": "user", "content": prompt}]
+            path, asked = "/v1/chat/completions", {"messages": messages}
+        usage = {"stream": True, "stream_options": {"include_usage": True}}
+        body = {"model": model, **asked, **options, **usage}
+        streamed, started = Streamed(), asyncio.get_running_loop().time()
+        async with self._opened("POST", path, body=body, within_seconds=_ANSWER_SECONDS) as it:
+            if it.status != 200:
+                _parsed(await self._read(it), it.status, f"POST {path}")
+            size = 0
+            async for line in it.content:
+                size += len(line)
+                if size > self._max_body_bytes:
+                    message = f"the worker's answer is over {self._max_body_bytes} bytes"
+                    raise WorkerError(message, reason=EdgeReason.TOO_LARGE)
+                streamed.take(line, asyncio.get_running_loop().time() - started)
+        self._own.note(self._base, OwnWork.QUALITY, {"usage": streamed.usage})
+        return streamed.answer(asyncio.get_running_loop().time() - started)
 
     async def sleep(self, level: int, mode: str = "wait") -> None:
         """Put the worker to sleep; `wait` lets running requests end, vLLM's default aborts them."""
@@ -131,11 +189,11 @@ class WorkerClient:
 
     async def is_sleeping(self) -> bool:
         """Return whether the worker sleeps."""
-        return bool(_at(await self._call("GET", "/is_sleeping"), "is_sleeping"))
+        return bool(at(await self._call("GET", "/is_sleeping"), "is_sleeping"))
 
     async def reset_prefix_cache(self) -> bool:
         """Empty the prefix cache; False while blocks of it are in use."""
-        return _at(await self._call("POST", "/reset_prefix_cache"), "success") is True
+        return at(await self._call("POST", "/reset_prefix_cache"), "success") is True
 
     async def _generate(
         self, work: OwnWork, model: str, prompt: str, options: Mapping[str, Any]
@@ -160,6 +218,23 @@ class WorkerClient:
         query: Mapping[str, str] | None = None,
         within_seconds: float | None = None,
     ) -> Any:
+        opened = self._opened(method, path, body=body, query=query, within_seconds=within_seconds)
+        async with opened as response:
+            content = await self._read(response)
+            status = response.status
+        return _parsed(content, status, f"{method} {path}")
+
+    @asynccontextmanager
+    async def _opened(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+        within_seconds: float | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request; what goes wrong until its answer is read is raised as WorkerError."""
         try:
             async with self._session.request(
                 method,
@@ -169,13 +244,11 @@ class WorkerClient:
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=within_seconds or self._timeout_seconds),
             ) as response:
-                content = await self._read(response)
-                status = response.status
+                yield response
         except WorkerError:
             raise
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _mapped(error, method, path) from error
-        return _parsed(content, status, f"{method} {path}")
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         content = bytearray()
@@ -217,44 +290,3 @@ def _parsed(content: bytes, status: int, call: str) -> Any:
     except (ValueError, RecursionError) as error:
         message = f"{call}: the answer is not JSON"
         raise WorkerError(message, reason=EdgeReason.PARSE) from error
-
-
-def _unusable(what: str) -> WorkerError:
-    return WorkerError(what, reason=EdgeReason.PARSE)
-
-
-def _at(value: Any, key: str) -> Any:
-    if not isinstance(value, Mapping) or value.get(key) is None:
-        raise _unusable(f"the worker's answer has no {key!r}")
-    return value[key]
-
-
-def _list(value: Any, key: str) -> Sequence[Any]:
-    found = _at(value, key)
-    if not isinstance(found, list):
-        raise _unusable(f"{key!r} in the worker's answer is not a list")
-    return found
-
-
-def _int(value: Any, key: str) -> int:
-    found = _at(value, key)
-    if not isinstance(found, int) or isinstance(found, bool):
-        raise _unusable(f"{key!r} in the worker's answer is not a whole number")
-    return found
-
-
-def _first_choice(answer: Any) -> Any:
-    choices = _list(answer, "choices")
-    if not choices:
-        raise _unusable("the worker's answer has no choice")
-    return choices[0]
-
-
-def _actual_logprob(position: Any) -> float:
-    """Return the log-probability of the prompt's own token: its entry is the only one, or first."""
-    if not isinstance(position, Mapping) or not position:
-        raise _unusable("a prompt token has no log-probability")
-    logprob = _at(next(iter(position.values())), "logprob")
-    if not isinstance(logprob, int | float) or not math.isfinite(logprob):
-        raise _unusable("a prompt token's log-probability is not a finite number")
-    return float(logprob)

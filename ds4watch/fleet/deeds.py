@@ -8,7 +8,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ds4watch.fleet.backends import Backend
 from ds4watch.fleet.kernel_kills import kernel_kills, risen
@@ -17,12 +17,15 @@ from ds4watch.fleet.last_words import last_words, size_of, tail_of
 from ds4watch.fleet.life import Deed, Life, LifeLimits, Remedy, Seen
 from ds4watch.fleet.lifecycle import MAY_DIE
 from ds4watch.fleet.oom import Death, Oom, recognise
+from ds4watch.fleet.recipe import WorkerSpec
+from ds4watch.fleet.start_answers import start_answers
 from ds4watch.fleet.stillness import canary_ended, canary_sent
 from ds4watch.fleet.tended import Tended
 from ds4watch.fleet.warm_up import requests, warm_up
-from ds4watch.model.errors import WorkerError
+from ds4watch.model.errors import EdgeReason, WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.worker import WorkerPhase
+from ds4watch.quality.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
     from ds4watch.fleet.client import WorkerClient
@@ -36,6 +39,14 @@ _SLEEP_LEVEL = 1
 """Weights stay in memory; from level 2 they would be garbage until loaded again."""
 
 
+class Vetting(Protocol):
+    """Who says whether a started worker is the model that its profile was before."""
+
+    async def judge(self, spec: WorkerSpec, given: Fingerprint) -> str:
+        """Return why it must not serve; empty if it may."""
+        ...
+
+
 class Deeds:
     """The hands of the supervisor."""
 
@@ -46,6 +57,8 @@ class Deeds:
         clock: Clock,
         ladders: Ladders,
     ) -> None:
+        self.vetting: Vetting | None = None
+        """None: nobody is judged."""
         self._devices: deque[tuple[UnixSeconds, float]] = deque(maxlen=_DEVICE_READINGS)
         self._ladders = ladders
         self._backend = backend
@@ -90,9 +103,11 @@ class Deeds:
     async def _ask(self, worker: Tended, client: WorkerClient, limits: LifeLimits) -> Seen:
         asked_at = self._clock.now()
         worker.still = canary_sent(worker.still)
-        answered = False
+        answered, unfit = False, ""
         try:
             await client.canary(worker.spec.profile.served_names[0])
+            if worker.life.phase is WorkerPhase.WARMING and not limits.is_foreign:
+                unfit = await self._vet(worker, client)
             answered = True
         except WorkerError as error:
             if not self._backend.is_alive(worker.spec):
@@ -106,7 +121,24 @@ class Deeds:
             )
         finally:
             worker.still = canary_ended(worker.still, answered=answered)
-        return Seen(alive=True, asked_at=asked_at, canary_ok=True)
+        return Seen(alive=True, asked_at=asked_at, canary_ok=not unfit, unfit=unfit)
+
+    async def _vet(self, worker: Tended, client: WorkerClient) -> str:
+        """Return why a worker must not serve. Raises WorkerError if it does not answer.
+
+        An engine that tells no log-probabilities is let pass: what it gives cannot be judged.
+        """
+        if self.vetting is None:
+            return ""
+        profile = worker.running.profile
+        try:
+            given = await start_answers(client, profile.served_names[0])
+        except WorkerError as error:
+            if error.retryable or error.reason not in (EdgeReason.STATUS, EdgeReason.PARSE):
+                raise
+            log.warning("%s: its start is not checked: %s", worker.spec.id, error)
+            return ""
+        return await self.vetting.judge(worker.running, given)
 
     async def _warm_up(self, worker: Tended, client: WorkerClient, limits: LifeLimits) -> Seen:
         """Let the worker answer its warm-up requests. One that does not is asked a canary next."""

@@ -98,6 +98,8 @@ class Seen:
     slept: bool | None = None
     woke: bool | None = None
     gone: bool | None = None
+    unfit: str = ""
+    """Why it must not serve: it is not the model that its profile was before."""
     detail: str = ""
     remedy: Remedy = Remedy.NONE
 

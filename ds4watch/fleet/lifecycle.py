@@ -4,6 +4,7 @@
       ↑         └──────────┴─────────┴────────┴────────┤
       └──(back-off)── FAILED ←─────────────────────────┘        DRAINING → ASLEEP → WARMING
                         └──(one too many)──→ QUARANTINED ──(a person)──→ ABSENT
+                                    WARMING ──(another model)──→ QUARANTINED
 
 A green /health says nothing about generation, so READY is a canary that was answered, and a ready
 worker without progress has to answer one again; two failures in a row, asked an interval apart,
@@ -214,6 +215,8 @@ def _starting(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> L
 
 
 def _warming(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Life:
+    if seen.unfit:
+        return replace(go(life, WorkerPhase.QUARANTINED, seen.unfit, now), has_remains=True)
     if seen.warmed:
         return _made_ready(replace(life, is_warm=True), now, "answered a canary, warmed up")
     if seen.warmed is False:  # once is enough; whether it still answers is for a canary to say

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ds4watch.fleet.backends import Backend
-from ds4watch.fleet.deeds import Deeds
+from ds4watch.fleet.deeds import Deeds, Vetting
 from ds4watch.fleet.kernel_kills import kernel_kills
 from ds4watch.fleet.ladders import Ladders, NoJournal
 from ds4watch.fleet.life import (
@@ -137,6 +137,10 @@ class Supervisor:
         """Return what the machine goes by for a worker."""
         worker = self._workers[worker_id]
         return limits_for(self._limits, worker, self.start_times)
+
+    def vet_by(self, vetting: Vetting) -> None:
+        """Have every worker that comes up judged before it is ready."""
+        self._deeds.vetting = vetting
 
     def views(self) -> tuple[WorkerView, ...]:
         """Return every worker as it stands, in a stable order."""

@@ -70,7 +70,7 @@ def requests(profile: Profile, *, seed: int) -> tuple[Request, ...]:
     told = [
         Request(text, kind) for text in profile.warmup_prompts for kind in (Kind.PLAIN, Kind.CHAT)
     ]
-    priority = _LOW_PRIORITY if _has_priorities(profile) else None
+    priority = low_priority(profile)
     return tuple(replace(it, priority=priority) for it in (*counted, *kinds, *told))
 
 
@@ -93,6 +93,11 @@ async def warm_up(answers: Answers, model: str, asked: Sequence[Request]) -> tup
 
 def _ids(length: int, seed: int) -> tuple[int, ...]:
     return tuple(_LOWEST_ID + (seed * 7 + place * place + place) % _IDS for place in range(length))
+
+
+def low_priority(profile: Profile) -> int | None:
+    """Return the priority of requests of ours; None if the engine refuses one."""
+    return _LOW_PRIORITY if _has_priorities(profile) else None
 
 
 def _has_priorities(profile: Profile) -> bool:

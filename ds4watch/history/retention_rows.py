@@ -28,6 +28,8 @@ from ds4watch.history.state_models import (
     commands,
     cost_hourly,
     cost_parts_hourly,
+    golden_answers,
+    golden_runs,
     holds,
     outbox,
     own_requests_hourly,
@@ -71,6 +73,8 @@ def slices(keep: Retention, now: UnixSeconds) -> Iterator[Slice]:
     yield audit, audit.c.at < before
     yield alert_events, alert_events.c.at < before
     yield quality_runs, quality_runs.c.at < before
+    yield golden_answers, golden_answers.c.at < before
+    yield golden_runs, and_(golden_runs.c.at < before, golden_runs.c.ended_at.is_not(None))
     yield silences, silences.c.ends_at < before
     yield commands, commands.c.finished_at < before
     yield holds, or_(holds.c.until_at < before, holds.c.lifted_at < before)

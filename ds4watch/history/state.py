@@ -11,6 +11,7 @@ from ds4watch.history import (
     action_rows,
     alert_rows,
     audit_rows,
+    golden_rows,
     group_rows,
     job_rows,
     key_rows,
@@ -37,6 +38,8 @@ from ds4watch.history.rows import (
     AuditKind,
     Committed,
     CostRow,
+    GoldenAnswer,
+    GoldenRun,
     JobRun,
     Notification,
     OwnRow,
@@ -251,6 +254,30 @@ class StateStore:
     async def add_quality(self, run: QualityRun) -> None:
         """Store a quality run."""
         await self._database.write(meta_rows.insert_quality, run)
+
+    async def begin_golden(self, run: GoldenRun, entry: AuditEntry) -> int:
+        """Store a new golden run, with its audit row, and return its id."""
+        return await self._database.write(golden_rows.begin, run, entry)
+
+    async def save_golden(self, run: GoldenRun, *entries: AuditEntry) -> None:
+        """Store how far a golden run is, with its audit rows."""
+        await self._database.write(golden_rows.save, run, entries)
+
+    async def add_golden_answer(self, answer: GoldenAnswer) -> None:
+        """Store an answer, and what it cost with its run; a second one changes nothing."""
+        await self._database.write(golden_rows.add_answer, answer)
+
+    async def golden_runs(self, limit: int) -> list[GoldenRun]:
+        """Return the newest golden runs, newest first."""
+        return await self._database.read(golden_rows.newest, limit)
+
+    async def golden_answered(self, run: int) -> dict[str, dict[str, bool]]:
+        """Return whether each question of a run was answered right, by profile and question."""
+        return await self._database.read(golden_rows.answered, run)
+
+    async def golden_answers(self, since_at: UnixSeconds) -> list[GoldenAnswer]:
+        """Return the newest answer of each profile to each question since then."""
+        return await self._database.read(golden_rows.newest_answers, since_at)
 
     async def forget_spool(self, gateway: str) -> None:
         """Forget how far a spool was read: its file is gone or begins anew."""

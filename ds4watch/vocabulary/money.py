@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ds4watch.vocabulary.signal import counter, gauge
+from ds4watch.vocabulary.signal import counter, gauge, histogram
 
 _BUDGET = ("scope", "who", "period", "currency")
 
@@ -144,11 +144,27 @@ OPENCOST_SIGNALS = (
         *_OPENCOST,
     ),
 )
+REGRET_EDGES = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 QUALITY_SIGNALS = (
+    histogram(
+        "ds4_route_regret_seconds",
+        "By how much another worker would have answered sooner, in hindsight: of one in eight"
+        " streamed requests, by what up to eight others answered at about the same time.",
+        edges=REGRET_EDGES,
+    ),
+    gauge(
+        "ds4_slo_cost_per_thousand_tokens",
+        "Money of a profile's workers in the last 10 minutes by 1,000 tokens, prompt and answer, of"
+        " requests answered within quality.slo_seconds.",
+        "profile",
+        "currency",
+    ),
     gauge(
         "ds4_quantization_error",
-        "Divergence of a quantized profile from its reference on fixed prompts.",
+        "Divergence of a quantized profile from its reference on fixed prompts. `metric` is"
+        " mean_abs_delta_logp, mean_kl_nats, kl_tail_mass_ratio, top1_agreement_ratio or"
+        " perplexity_ratio (docs/quality.md).",
         "profile",
         "reference",
         "metric",
@@ -159,6 +175,20 @@ QUALITY_SIGNALS = (
         " reference, the same questions for both. Absent until measured.",
         "profile",
         "reference",
+    ),
+    gauge(
+        "ds4_quality_class_loss_points",
+        "The same by class of work.",
+        "profile",
+        "reference",
+        "class",
+    ),
+    gauge(
+        "ds4_quality_class_loss_least_points",
+        "What of it is lost at least, with 95 % certainty; below 0 where nothing is proved.",
+        "profile",
+        "reference",
+        "class",
     ),
     gauge(
         "ds4_quality_measured_timestamp_seconds",

@@ -28,6 +28,7 @@ from ds4watch.web.keys import keys
 from ds4watch.web.login import login, session
 from ds4watch.web.ports import Ports
 from ds4watch.web.prometheus import prometheus
+from ds4watch.web.quality import quality
 from ds4watch.web.reads import reads
 from ds4watch.web.records import records
 from ds4watch.web.sessions import Sessions
@@ -91,6 +92,7 @@ def create_app(
     app.include_router(login(sessions))
     if ports.hooks is not None:
         app.include_router(hooks(ports.hooks), prefix=API)
+    app.include_router(quality(ports.quality), prefix=API)
     _add_pages(app, render_metrics)
     hosts = LOOPBACK_HOSTS if open_reads else None
     gate = Gate(tokens, open_reads=open_reads, hosts=hosts, sessions=sessions)

@@ -150,10 +150,17 @@ ANSWERS: dict[tuple[str, str], Any] = {
         "currency": "USD",
         "requests": [{"name": "team-a", "requests": 1200, "errors": 3, "nanos": 1_234_567_891}],
     },
-    ("get", "/quality/runs"): {
+    ("get", "/quality/comparisons"): {
         "runs": [{"id": 5, "at": _AT, "profile": "tiny-quantized", "metric": "kl", "value": 0.02}],
         "next_cursor": None,
     },
+    ("get", "/quality/runs"): {
+        "runs": [{"id": 3, "at": _AT, "profile": "tiny-quantized", "status": "done"}]
+    },
+    ("post", "/quality/runs"): {"id": 3},
+    ("post", "/quality/stop"): {"told": "golden run 3 is stopped"},
+    ("get", "/quality/table"): {"currency": "USD", "profiles": [], "advice": []},
+    ("post", "/quality/baselines/{profile}/forget"): {"told": "the next start is taken as it is"},
     ("get", "/config"): {"admin": {"host": "127.0.0.1", "port": 9464}},
     ("get", "/rules/{name}"): {"rules": [{"name": "QueueDepthHigh", "severity": "warning"}]},
     ("get", "/audit"): {"audit": [_AUDIT], "next_cursor": None},
@@ -181,6 +188,9 @@ BODIES: dict[tuple[str, str], Any] = {
     ("put", "/holds/{target}"): {"seconds": 1800, "why": "load test", "who": "ann"},
     ("post", "/actions"): {"name": "shorter-answers", "pool": "default", "why": "a long queue"},
     ("post", "/actions/{action}/{verb}"): {"why": "the queue is gone"},
+    ("post", "/quality/runs"): {"profile": "tiny-quantized", "why": "new weights"},
+    ("post", "/quality/stop"): {"why": "too many users"},
+    ("post", "/quality/baselines/{profile}/forget"): {"why": "another checkpoint, on purpose"},
     ("post", "/reload"): {"why": "another rule"},
     ("post", "/fleet/apply"): {"why": "a new version", "dry_run": True},
     ("post", "/fleet/{verb}"): _WHY,

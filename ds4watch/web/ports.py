@@ -239,6 +239,49 @@ class PrometheusSource(Protocol):
         ...
 
 
+class QualityPort(Protocol):
+    """Golden questions: runs, and the table that comes of them. JSON-ready."""
+
+    async def runs(self) -> list[dict[str, Any]]:
+        """Return the newest runs, newest first, with how far they are."""
+        ...
+
+    async def table(
+        self,
+        profiles: Sequence[str],
+        *,
+        reference: str | None,
+        loss_points: float,
+        bound_points: float,
+    ) -> dict[str, Any]:
+        """Return profiles (all, if none is named) side by side, and the cheapest that will do."""
+        ...
+
+    async def begin(
+        self,
+        profile: str,
+        *,
+        reference: str,
+        questions: int,
+        budget: int | None,
+        who: str,
+        why: str,
+    ) -> int:
+        """Begin a run, or let a stopped one go on; return its id.
+
+        budget: in 1e-9 of the currency. Raises ConfigError or RefusedError.
+        """
+        ...
+
+    async def stop(self, who: str) -> int | None:
+        """Stop the run under way; return its id, None if there is none."""
+        ...
+
+    async def accept(self, profile: str, *, who: str, why: str) -> bool:
+        """Forget what a profile gave at its starts before; False if nothing is kept of it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """All that the admin API needs from the rest."""
@@ -248,4 +291,5 @@ class Ports:
     facts: PrometheusSource
     queries: QuerySource
     desk: AdminDesk
+    quality: QualityPort
     hooks: Hooks | None = None

@@ -69,7 +69,7 @@ def records(desk: AdminDesk, source: AdminSource, facts: PrometheusSource) -> AP
     async def config() -> dict[str, Any]:
         return desk.config()
 
-    @router.get("/quality/runs", summary="Comparisons of profiles with their references")
+    @router.get("/quality/comparisons", summary="Comparisons of profiles with their references")
     async def runs(
         limit: Limit = 100, cursor: Cursor = None, profile: _Profile = None
     ) -> QualityRunList:

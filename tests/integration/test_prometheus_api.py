@@ -138,7 +138,9 @@ class Ours:
     async def _serve(self) -> None:
         daemon = FakeDaemon()
         async with QueryProcess(self._store) as queries:
-            ports = Ports(daemon, daemon, FakeFacts(), queries, desk=FakeDesk())
+            ports = Ports(
+                daemon, daemon, FakeFacts(), queries, desk=FakeDesk(), quality=daemon.quality
+            )
             listener = bind("127.0.0.1", 0, setting="admin")
             async with admin_server(
                 listener,

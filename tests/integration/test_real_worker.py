@@ -10,9 +10,13 @@ import aiohttp
 import pytest
 
 from ds4watch.config.shipped import shipped
+from ds4watch.engine.quality_run import LIKELIEST
 from ds4watch.fleet.client import WorkerClient
+from ds4watch.fleet.start_answers import TOKENS, start_answers
 from ds4watch.model.errors import EdgeReason, WorkerError
+from ds4watch.quality.distributions import Distance, Metric, Position, distance
 from ds4watch.quality.divergence import Divergence, divergence
+from ds4watch.quality.fingerprint import unlike
 from tests.conftest import profile_of, start_maker
 from tests.integration.workers import RealWorker, running
 
@@ -29,6 +33,21 @@ def golden() -> list[str]:
 async def scores(session: aiohttp.ClientSession, worker: RealWorker) -> list[list[float]]:
     client = WorkerClient(session, worker.url, generation_timeout_seconds=120)
     return [await client.prompt_logprobs(worker.name, prompt) for prompt in golden()]
+
+
+async def positions(session: aiohttp.ClientSession, worker: RealWorker) -> list[list[Position]]:
+    client = WorkerClient(session, worker.url, generation_timeout_seconds=120)
+    return [await client.prompt_positions(worker.name, prompt, LIKELIEST) for prompt in golden()]
+
+
+def far(
+    reference: list[list[Position]], other: list[list[Position]]
+) -> tuple[dict[Metric, float], dict[Metric, float]]:
+    """Return the lower ends of the intervals, and the values."""
+    found = distance(reference, other, seed=0)
+    assert isinstance(found, Distance), found
+    lows = {it: estimate.low for it, estimate in found.estimates.items()}
+    return lows, {it: estimate.value for it, estimate in found.estimates.items()}
 
 
 def mean(reference: list[list[float]], other: list[list[float]]) -> float:
@@ -89,6 +108,8 @@ async def test_the_divergence_is_nothing_from_itself_and_grows_as_bits_are_taken
 ) -> None:
     full = await scores(session, real_workers["tiny-full"])
     eight_bits = await scores(session, real_workers["tiny-quantized"])
+    wide = await positions(session, real_workers["tiny-full"])
+    eight_wide = await positions(session, real_workers["tiny-quantized"])
     four = profile_of("tiny-quantized").model_copy(
         update={
             "name": "tiny-four",
@@ -101,9 +122,39 @@ async def test_the_divergence_is_nothing_from_itself_and_grows_as_bits_are_taken
     with running([four], python=vllm_python, state_dir=tiny_models) as workers:
         assert "4 bits" in output
         four_bits = await scores(session, workers["tiny-four"])
+        four_wide = await positions(session, workers["tiny-four"])
 
     assert mean(full, await scores(session, real_workers["tiny-full"])) == 0
     assert 0 < mean(full, eight_bits) < 0.1 < mean(full, four_bits)
+
+    lows, copy = far(wide, await positions(session, real_workers["tiny-full"]))
+    assert (lows[Metric.MEAN_KL], copy[Metric.MEAN_KL]) == (0, 0)
+    assert (copy[Metric.TOP1_AGREEMENT], copy[Metric.PERPLEXITY]) == (1, 1)
+    (_, eight), (low, four_metrics) = far(wide, eight_wide), far(wide, four_wide)
+    assert eight[Metric.MEAN_ABS_DELTA_LOGP] == pytest.approx(mean(full, eight_bits), rel=1e-6)
+    assert 0 < eight[Metric.MEAN_KL] < low[Metric.MEAN_KL] <= four_metrics[Metric.MEAN_KL]
+    assert 1 > eight[Metric.TOP1_AGREEMENT] > four_metrics[Metric.TOP1_AGREEMENT]
+
+
+async def test_questions_are_answered_as_streams_and_the_start_check_is_steady(
+    real_workers: Mapping[str, RealWorker], session: aiohttp.ClientSession
+) -> None:
+    client = WorkerClient(session, real_workers["tiny-full"].url, generation_timeout_seconds=120)
+    for chat in (True, False):
+        answer = await client.answer("tiny", "2 + 2 =", max_tokens=5, priority=None, chat=chat)
+        assert answer.usage.completion == 5
+        assert answer.usage.prompt >= 7
+        assert len(answer.text) == 5
+        assert answer.first_token_seconds is not None
+        assert 0 < answer.first_token_seconds <= answer.took_seconds
+    before = await start_answers(client, "tiny")
+    assert [len(it) for it in before] == [TOKENS, TOKENS]
+    assert unlike(before, await start_answers(client, "tiny")) == ""
+    other = WorkerClient(session, real_workers["tiny-quantized"].url)
+    assert unlike(before, await start_answers(other, "tiny")) == ""  # 8 bits: the same by sight
+    spoilt = await start_answers(other, "tiny")
+    swapped = (spoilt[1], spoilt[0])
+    assert unlike(before, swapped) != ""
 
 
 def test_the_maker_says_one_line_and_leaves_a_finished_model_alone(

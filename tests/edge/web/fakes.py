@@ -341,6 +341,7 @@ class FakeDaemon:
         self.changes: list[dict[str, Any]] = []
         self.steered: list[tuple[str, str, str, str]] = []
         self.api_keys: dict[str, dict[str, Any]] = {}
+        self.quality = FakeQuality()
         self.broken = False
         self.desk = FakeDesk()
 
@@ -641,6 +642,68 @@ class FakeDesk:
             raise StoreError(message, reason=EdgeReason.GONE)
 
 
+class FakeQuality:
+    """The port of golden questions, in memory."""
+
+    def __init__(self) -> None:
+        self.begun: list[dict[str, Any]] = []
+        self.table_answer: dict[str, Any] = {}
+        self.baselines = {"sim-full"}
+
+    async def runs(self) -> list[dict[str, Any]]:
+        return self.begun[::-1]
+
+    async def table(
+        self,
+        profiles: Sequence[str],
+        *,
+        reference: str | None,
+        loss_points: float,
+        bound_points: float,
+    ) -> dict[str, Any]:
+        allowed = {"loss_points": loss_points, "bound_points": bound_points}
+        asked = {"reference": reference, "allowed": allowed, "asked": list(profiles)}
+        return {"currency": "EUR", "profiles": [], "advice": [], **asked, **self.table_answer}
+
+    async def begin(
+        self,
+        profile: str,
+        *,
+        reference: str,
+        questions: int,
+        budget: int | None,
+        who: str,
+        why: str,
+    ) -> int:
+        if profile == "unknown":
+            message = "there is no profile unknown in the fleet; there are sim-full"
+            raise RefusedError(message)
+        if profile == "broken-set":
+            raise ConfigError(Located("`prompt` must be a text", "mine.jsonl", 7))
+        run = len(self.begun) + 1
+        self.begun.append(
+            {
+                "id": run, "at": AT, "profile": profile, "reference": reference or None,
+                "status": "running", "told": "", "who": who, "why": why,
+                "questions": 2 * questions, "answered": 0, "right": {}, "asked": {},
+                "spent_nanos": 0, "budget_nanos": budget, "ended_at": None,
+            }
+        )  # fmt: skip
+        return run
+
+    async def stop(self, who: str) -> int | None:
+        running = [it for it in self.begun if it["status"] == "running"]
+        for it in running:
+            it.update(status="stopped", told=f"stopped by {who}")
+        return running[0]["id"] if running else None
+
+    async def accept(self, profile: str, *, who: str, why: str) -> bool:
+        del who, why
+        known = profile in self.baselines
+        self.baselines.discard(profile)
+        return known
+
+
 class FakeHistory:
     """The port of queries, in memory: it answers with what it was asked."""
 
@@ -687,7 +750,8 @@ GROUPS: list[dict[str, Any]] = [
 
 
 def ports_of(daemon: FakeDaemon, queries: FakeHistory | None = None) -> Ports:
-    return Ports(daemon, daemon, FakeFacts(), queries or FakeHistory(), daemon.desk)
+    histories = queries or FakeHistory()
+    return Ports(daemon, daemon, FakeFacts(), histories, desk=daemon.desk, quality=daemon.quality)
 
 
 @asynccontextmanager

@@ -86,7 +86,7 @@ async def test_lists_come_page_by_page_without_loss_and_without_repeats() -> Non
     async with serving(FakeDaemon()) as server, aiohttp.ClientSession(server.url) as client:
         for path, name, key, count in (
             ("/actions", "actions", "id", 7),
-            ("/quality/runs", "runs", "id", 5),
+            ("/quality/comparisons", "runs", "id", 5),
             ("/workers", "workers", "id", 2),
             ("/alerts", "alerts", "name", 2),
             ("/targets", "targets", "scrapePool", 2),

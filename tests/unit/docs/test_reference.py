@@ -88,7 +88,7 @@ def test_every_route_of_the_admin_api_is_told() -> None:
     unused: Any = None
     anything: Any = object()
     app = create_app(
-        Ports(unused, unused, unused, unused, unused, hooks=anything),
+        Ports(unused, unused, unused, unused, unused, unused, hooks=anything),
         tokens=TokenTable(),
         render_metrics=bytes,
         clock=unused,

@@ -18,6 +18,8 @@ from ds4watch.engine.cost_signals import (
 )
 from ds4watch.engine.signals import (
     ACCURACY_DROP,
+    CLASS_LOSS,
+    CLASS_LOSS_AT_LEAST,
     QualityReading,
     RequestTotals,
     gpu_samples,
@@ -117,20 +119,35 @@ def test_no_reading_at_all_is_said_in_one_series() -> None:
 
 def test_an_old_quality_reading_is_absent() -> None:
     reading = QualityReading("q", "f", "mean_abs_delta_logp", 0.2, at=100.0)
-    assert [it.name for it in quality_samples([reading], 200.0, 100.0)] == [
+    assert [it.name for it in quality_samples([reading], 200.0, 100.0, 1e6)] == [
         "ds4_quantization_error",
         "ds4_quality_measured_timestamp_seconds",
     ]
-    assert quality_samples([reading], 200.1, 100.0) == []
+    assert quality_samples([reading], 200.1, 100.0, 1e6) == []
 
 
 def test_a_drop_in_accuracy_has_a_series_of_its_own_and_says_when_it_was_measured() -> None:
-    samples = quality_samples([QualityReading("q", "f", ACCURACY_DROP, 1.5, at=100.0)], 200.0, 1e6)
+    samples = quality_samples(
+        [QualityReading("q", "f", ACCURACY_DROP, 1.5, at=100.0)], 200.0, 10.0, 1e6
+    )
     pair = (("profile", "q"), ("reference", "f"))
     assert [(it.name, it.labels, it.value) for it in samples] == [
         ("ds4_quality_accuracy_drop_points", pair, 1.5),
         ("ds4_quality_measured_timestamp_seconds", (("metric", ACCURACY_DROP), *pair), 100.0),
     ]
+
+
+def test_what_golden_questions_say_has_an_age_of_its_own_and_classes_their_series() -> None:
+    readings = [
+        QualityReading("q", "f", f"{CLASS_LOSS}/mathematics", 1.5, at=100.0),
+        QualityReading("q", "f", f"{CLASS_LOSS_AT_LEAST}/mathematics", 0.5, at=100.0),
+    ]
+    labels = (("class", "mathematics"), ("profile", "q"), ("reference", "f"))
+    assert quality_samples(readings, 200.0, 10.0, 100.0) == [
+        Sample("ds4_quality_class_loss_points", labels, 1.5),
+        Sample("ds4_quality_class_loss_least_points", labels, 0.5),
+    ]
+    assert quality_samples(readings, 200.1, 1e6, 100.0) == []
 
 
 def test_requests_in_flight_are_told_only_when_every_gateway_said() -> None:

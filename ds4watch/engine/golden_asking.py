@@ -1,0 +1,104 @@
+"""Asks a worker of a profile one golden question, behind all users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ds4watch.config.profile import Profile
+from ds4watch.cost.prices import PriceEntry, price_at
+from ds4watch.engine.parts import Known
+from ds4watch.fleet.client import WorkerClient
+from ds4watch.fleet.warm_up import low_priority
+from ds4watch.fleet.worker_answers import Answer
+from ds4watch.model.errors import Ds4watchError, EdgeReason, WorkerError
+from ds4watch.model.money import Nanos
+from ds4watch.model.ports import Clock, UnixSeconds
+from ds4watch.model.worker import WorkerPhase, WorkerView
+from ds4watch.quality.golden import Question
+
+_HOUR_SECONDS = 3600.0
+
+
+class BusyError(Ds4watchError):
+    """No worker of the profile has time for us now; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An answer, when it came, and what the worker cost meanwhile."""
+
+    answer: Answer
+    at: UnixSeconds
+    nanos: Nanos
+
+
+class Asker:
+    """One request at a time, to a worker where no user's request waits.
+
+    Where the engine has priorities it is asked with the lowest. The ready workers of a profile are
+    asked in turn, so that a run also warms them up.
+    """
+
+    def __init__(
+        self,
+        known: Known,
+        client_of: Callable[[str], WorkerClient],
+        *,
+        profiles: Mapping[str, Profile],
+        prices: Sequence[PriceEntry],
+        clock: Clock,
+    ) -> None:
+        self._known = known
+        self._client_of = client_of
+        self._profiles = profiles
+        self._prices = prices
+        self._clock = clock
+        self._turns: dict[str, int] = {}
+        self._without_chat: set[str] = set()
+        """Profiles whose model has no chat template."""
+
+    def ready(self) -> tuple[WorkerView, ...]:
+        """Return the ready workers."""
+        return tuple(it for it in self._known.fleet.workers if it.phase is WorkerPhase.READY)
+
+    async def ask(self, profile: str, question: Question) -> Asked:
+        """Have a question answered. Raises BusyError, WorkerError."""
+        worker = self._free(profile)
+        answer = await self._answer(worker, question)
+        now = self._clock.now()
+        price = price_at(self._prices, profile, now)
+        return Asked(answer, now, round(price * answer.took_seconds / _HOUR_SECONDS))
+
+    def _free(self, profile: str) -> WorkerView:
+        ready = [it for it in self.ready() if it.profile == profile]
+        if not ready:
+            message = f"no worker of {profile} is ready"
+            raise BusyError(message)
+        free = [it for it in ready if not it.load.waiting]
+        if not free:
+            message = f"users' requests wait for {profile}"
+            raise BusyError(message)
+        turn = self._turns[profile] = self._turns.get(profile, -1) + 1
+        return free[turn % len(free)]
+
+    async def _answer(self, worker: WorkerView, question: Question) -> Answer:
+        if worker.profile not in self._without_chat:
+            try:
+                return await self._asked(worker, question, chat=True)
+            except WorkerError as error:
+                if error.reason is not EdgeReason.STATUS or error.retryable:
+                    raise
+        answer = await self._asked(worker, question, chat=False)
+        self._without_chat.add(worker.profile)
+        return answer
+
+    async def _asked(self, worker: WorkerView, question: Question, *, chat: bool) -> Answer:
+        known = self._profiles.get(worker.profile)
+        return await self._client_of(worker.url).answer(
+            worker.models[0],
+            question.prompt,
+            max_tokens=question.max_tokens,
+            priority=low_priority(known) if known is not None else None,
+            chat=chat,
+        )

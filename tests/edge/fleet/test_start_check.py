@@ -1,0 +1,114 @@
+"""A started worker that is not the model that its profile was before never becomes ready."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from ds4watch.engine.start_check import PREFIX, StartCheck
+from ds4watch.fleet.wish import Wanted
+from ds4watch.history.rows import AuditEntry
+from ds4watch.model.errors import EdgeReason, StoreError
+from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.worker import FleetSnapshot, WorkerPhase
+from tests.edge.clock import SystemClock
+from tests.edge.fleet.test_supervisor import Fleet, spec
+
+
+class Kept:
+    """The store of values, in memory."""
+
+    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+        self.values = dict(values or {})
+        self.audit: list[AuditEntry] = []
+        self.is_full = False
+
+    async def keep_value(self, name: str, value: Any) -> None:
+        if self.is_full:
+            message = "no more room"
+            raise StoreError(message, reason=EdgeReason.FULL)
+        self.values[name] = value
+
+    async def add_audit(self, *entries: AuditEntry) -> None:
+        self.audit += entries
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with aiohttp.ClientSession() as session:
+        fleet = Fleet(tmp_path, session)
+        yield fleet
+        await fleet.supervisor.stop()
+
+
+def check(kept: Kept) -> StartCheck:
+    return StartCheck(kept.values, kept, SystemClock())
+
+
+async def start(fleet: Fleet, *names: str) -> None:
+    specs = [spec(name=name) for name in names]
+    await fleet.supervisor.start(specs, FleetSnapshot(UnixSeconds(0)))
+
+
+def shifted(values: Mapping[str, Any], nats: float) -> dict[str, Any]:
+    """Return baselines whose log-probabilities all lie elsewhere."""
+    return {
+        name: [
+            [[token, {k: v - nats for k, v in top.items()}] for token, top in prompt]
+            for prompt in prompts
+        ]
+        for name, prompts in values.items()
+    }
+
+
+async def test_the_first_start_sets_what_others_have_to_give_and_they_do(fleet: Fleet) -> None:
+    kept = Kept()
+    fleet.supervisor.vet_by(check(kept))
+    await start(fleet, "sim-0", "sim-1")
+    await fleet.until(WorkerPhase.READY)
+    await fleet.journal.until(
+        lambda: all(it.phase is WorkerPhase.READY for it in fleet.supervisor.views())
+    )
+    [name] = kept.values
+    assert name.startswith(f"{PREFIX}sim@")
+    assert kept.audit[0].summary.startswith("start check of sim: checksum ")
+    again = check(kept)
+    fleet.supervisor.vet_by(again)
+    await fleet.wish(Wanted(restart_at=SystemClock().now()))
+    await fleet.until(WorkerPhase.DRAINING)
+    await fleet.until(WorkerPhase.READY)
+    assert len(kept.audit) == 1
+
+
+async def test_a_worker_that_gives_something_else_is_quarantined_until_a_person_accepts_it(
+    fleet: Fleet,
+) -> None:
+    kept = Kept()
+    fleet.supervisor.vet_by(check(kept))
+    await start(fleet, "sim-0")
+    await fleet.until(WorkerPhase.READY)
+    kept.values = shifted(kept.values, 0.5)
+    judge = check(kept)
+    fleet.supervisor.vet_by(judge)
+    await fleet.wish(Wanted(restart_at=SystemClock().now()))
+    await fleet.until(WorkerPhase.QUARANTINED)
+    assert "it is not the model that sim was before" in fleet.view.reason
+    assert "ds4watch quality accept sim" in fleet.view.reason
+    assert await judge.forget("sim", who="ops", why="converted anew")
+    assert not await judge.forget("sim", who="ops", why="twice")
+    assert kept.audit[-1].who == "ops"
+    await fleet.wish(Wanted(pardon_at=SystemClock().now()))
+    await fleet.until(WorkerPhase.READY)
+    assert len([it for it in kept.values.values() if it is not None]) == 1
+
+
+async def test_a_store_that_is_full_keeps_no_worker_from_serving(fleet: Fleet) -> None:
+    kept = Kept()
+    kept.is_full = True
+    fleet.supervisor.vet_by(check(kept))
+    await start(fleet, "sim-0")
+    await fleet.until(WorkerPhase.READY)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ds4watch.cost.prices import PriceEntry
+from ds4watch.engine.route_judge import RouteJudge
+from ds4watch.model.usage import RequestOutcome, RequestRecord, Usage
+from ds4watch.model.worker import WorkerPhase, WorkerView
+
+PRICES = (PriceEntry("*", 3_600_000_000_000, 0.0),)  # 1 a second
+FLEET = tuple(
+    WorkerView(name, "p", ("m",), f"http://{name}", WorkerPhase.READY, 0.0) for name in ("a", "b")
+)
+
+
+def record(worker: str, at: float, *, first: float = 0.1, seconds: float = 0.5) -> RequestRecord:
+    return RequestRecord(
+        id="r", gateway="g0", seq=1, ended_at=at, key="", path="/v1/chat/completions",
+        model_asked="m", model_served="m", worker=worker, status=200, outcome=RequestOutcome.OK,
+        stream=True, duration_seconds=seconds, queue_seconds=0.0, tried_seconds=0.0,
+        first_byte_seconds=first, usage=Usage(100, 0, 20), profile="p",
+    )  # fmt: skip
+
+
+def values(judge: RouteJudge, now: float) -> dict[str, float]:
+    return {it.name: it.value for it in judge.samples(FLEET, PRICES, "EUR", now)}
+
+
+def test_one_in_eight_is_judged_once_what_came_after_it_is_known() -> None:
+    judge = RouteJudge()
+    judge.note(
+        [record("b", 100.0)] * 15 + [record("a", 100.0, first=2.1, seconds=2.5)], slo_seconds=1.2
+    )
+    assert values(judge, 109.0)["ds4_route_regret_seconds_count"] == 0
+    found = values(judge, 111.0)
+    # of 16 the 8th and the 16th: one at b, which was good, one at a, which stood in a queue
+    assert found["ds4_route_regret_seconds_count"] == 2
+    assert found["ds4_route_regret_seconds_sum"] == pytest.approx(2.0)
+    buckets = {
+        dict(it.labels)["le"]: it.value
+        for it in judge.samples(FLEET, PRICES, "EUR", 111.0)
+        if it.name.endswith("_bucket")
+    }
+    assert (buckets["0.0"], buckets["1.0"], buckets["2.5"], buckets["+Inf"]) == (1, 1, 2, 2)
+    assert values(judge, 500.0)["ds4_route_regret_seconds_count"] == 2
+
+
+def test_a_choice_without_an_alternative_is_not_counted_as_good() -> None:
+    judge = RouteJudge()
+    judge.note([record("a", 100.0)] * 16, slo_seconds=1.2)
+    assert values(judge, 200.0)["ds4_route_regret_seconds_count"] == 0
+
+
+def test_tokens_that_came_in_time_bear_the_money_of_all_workers_of_the_profile() -> None:
+    judge = RouteJudge()
+    judge.note([record("a", 100.0), record("a", 100.0, seconds=1.3)], slo_seconds=1.2)
+    judge.note(
+        [replace(record("a", 100.0), outcome=RequestOutcome.UPSTREAM_ERROR)], slo_seconds=1.2
+    )
+    # two workers, 600 s, 1 a second, over 120 tokens
+    assert values(judge, 110.0)["ds4_slo_cost_per_thousand_tokens"] == pytest.approx(10_000)
+    assert "ds4_slo_cost_per_thousand_tokens" not in values(judge, 701.0)
+
+
+def test_an_answer_that_was_not_streamed_says_nothing_of_its_first_token() -> None:
+    judge = RouteJudge()
+    judge.note([replace(record(name, 100.0), stream=False) for name in "ab" * 8], slo_seconds=1.2)
+    assert values(judge, 200.0)["ds4_route_regret_seconds_count"] == 0
