@@ -91,15 +91,20 @@ class Explanation:
 def explain(expr: Expr, storage: Storage, now: UnixSeconds) -> Explanation:
     """Evaluate an expression and all its parts; never raises for a failed query."""
     whole = _part(expr, 0, storage, now)
-    found = list(_comparisons(expr, unless=False))
-    conditions = [_condition(it, storage, now, unless=unless) for it, unless in found]
+    conditions = conditions_of(expr, storage, now)
     parts: list[Part] = []
     for child, depth in _below(expr, 0):
         if len(parts) == MAX_PARTS:
             break
         parts.append(_part(child, depth, storage, now))
-    known = tuple(it for it in conditions if it is not None)
-    return Explanation(whole.count, whole.error, known, tuple(parts))
+    return Explanation(whole.count, whole.error, conditions, tuple(parts))
+
+
+def conditions_of(expr: Expr, storage: Storage, now: UnixSeconds) -> tuple[Condition, ...]:
+    """Return the comparisons with numbers in an expression, as written, without those that fail."""
+    found = _comparisons(expr, unless=False)
+    conditions = (_condition(it, storage, now, unless=unless) for it, unless in found)
+    return tuple(it for it in conditions if it is not None)
 
 
 def _below(expr: Expr, depth: int) -> Iterator[tuple[Expr, int]]:

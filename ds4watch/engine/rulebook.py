@@ -192,6 +192,10 @@ class RuleBook:
         """Return the rules of a name: the tiers of an alert, or a recording rule."""
         return tuple(rule for rule in self._compiled() if rule.rule.name == name)
 
+    def all(self) -> tuple[CompiledRule, ...]:
+        """Return all rules in file order."""
+        return tuple(self._compiled())
+
     def standing(self) -> tuple[GroupStanding, ...]:
         """Return all groups in file order, with what became of their rules last time."""
         return tuple(

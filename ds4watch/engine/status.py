@@ -12,6 +12,7 @@ from typing import Any
 from ds4watch import __version__
 from ds4watch.alerting.silences import silenced_by
 from ds4watch.engine.cost_report import cost_report, why_report
+from ds4watch.engine.distances import distances
 from ds4watch.engine.explained import explained
 from ds4watch.engine.parts import Known
 from ds4watch.engine.place import Place
@@ -178,6 +179,11 @@ class Status:
         """Return what the rules of a name see now."""
         now = self._clock.now()
         return explained(self._from.rules.named(name), self._from.live, self._known.alerts, now)
+
+    def rules(self) -> list[dict[str, Any]]:
+        """Return how far alerts are from their tiers now."""
+        now = self._clock.now()
+        return distances(self._from.rules.all(), self._from.live, self._known.alerts, now)
 
     def rule_names(self) -> list[str]:
         """Return the names of all rules."""

@@ -128,6 +128,12 @@ class SignalMap(BaseModel):
     workers: dict[str, dict[str, float | None]]
 
 
+class RuleDistances(BaseModel):
+    """Alerts with their values beside the thresholds of their tiers."""
+
+    rules: list[dict[str, Any]]
+
+
 class Explanation(BaseModel):
     """The rules of one name with the values of their parts, as docs/admin-api.md has it."""
 

@@ -162,6 +162,29 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("get", "/quality/table"): {"currency": "USD", "profiles": [], "advice": []},
     ("post", "/quality/baselines/{profile}/forget"): {"told": "the next start is taken as it is"},
     ("get", "/config"): {"admin": {"host": "127.0.0.1", "port": 9464}},
+    ("get", "/rules"): {
+        "rules": [
+            {
+                "name": "QueueDepthHigh",
+                "group": "ds4watch-load",
+                "expression": "sum(ds4_queue_depth)",
+                "op": ">",
+                "value": 23.0,
+                "labels": {},
+                "tiers": [
+                    {
+                        "severity": "warning",
+                        "threshold": 50.0,
+                        "beyond": -27.0,
+                        "holds": False,
+                        "guarded": False,
+                        "for_seconds": 3.0,
+                        "phase": None,
+                    }
+                ],
+            }
+        ]
+    },
     ("get", "/rules/{name}"): {"rules": [{"name": "QueueDepthHigh", "severity": "warning"}]},
     ("get", "/audit"): {"audit": [_AUDIT], "next_cursor": None},
     ("get", "/fleet/change"): {"change": _CHANGE},

@@ -54,6 +54,10 @@ class AdminSource(Protocol):
         """Return what the rules of a name see now, empty if there are none; must not block."""
         ...
 
+    def rules(self) -> list[dict[str, Any]]:
+        """Return each alert with its value, and its distance to each tier; must not block."""
+        ...
+
     def rule_names(self) -> list[str]:
         """Return the names of all rules."""
         ...

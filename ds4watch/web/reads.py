@@ -20,6 +20,7 @@ from ds4watch.web.bodies import (
     Health,
     Readiness,
     RequestSums,
+    RuleDistances,
     SignalMap,
     SumBy,
     WorkerList,
@@ -124,6 +125,10 @@ def _by_fingerprint(alert: dict[str, Any]) -> str:
 
 
 def _add_explain(router: APIRouter, source: AdminSource) -> None:
+    @router.get("/rules", summary="How far alerts are from each of their tiers")
+    async def rules() -> RuleDistances:
+        return RuleDistances(rules=source.rules())
+
     @router.get("/rules/{name}", summary="What a rule sees now", responses=MISSING)
     async def explain(name: RuleName) -> Explanation:
         found = source.explain(name)

@@ -66,6 +66,11 @@ def test_the_wheel_has_all_that_ships_and_nothing_else(wheel: Path) -> None:
             "ds4watch/web/static/index.html",
             "ds4watch/web/static/page.css",
             "ds4watch/web/static/page.js",
+            "ds4watch/web/static/parts.css",
+            "ds4watch/web/static/plot.js",
+            "ds4watch/web/static/vendor/uPlot.esm.js",
+            "ds4watch/web/static/vendor/uPlot.LICENSE",
+            "ds4watch/web/static/vendor/uPlot.min.css",
             "ds4watch/sim/page.prom",
         }
         - names

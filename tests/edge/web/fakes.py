@@ -289,6 +289,42 @@ EXPLAINED: dict[str, Any] = {
 }
 
 
+def _tier(severity: str, threshold: float, beyond: float, phase: str | None) -> dict[str, Any]:
+    return {
+        "severity": severity,
+        "threshold": threshold,
+        "beyond": beyond,
+        "holds": beyond > 0,
+        "guarded": False,
+        "for_seconds": 3.0,
+        "phase": phase,
+    }
+
+
+DISTANCES: list[dict[str, Any]] = [
+    {
+        "name": "QueueDepthHigh",
+        "group": "load",
+        "expression": "sum(ds4_queue_depth)",
+        "op": ">",
+        "value": 23.0,
+        "labels": {},
+        "tiers": [
+            _tier("info", 10.0, 13.0, "firing"),
+            _tier("warning", 20.0, 3.0, "firing"),
+            _tier("critical", 50.0, -27.0, None),
+        ],
+    },
+    {
+        "name": "FewHotWorkers",
+        "group": "load",
+        "expression": "ds4_hot_workers",
+        "op": "<",
+        "value": 2.0,
+        "labels": {"worker": "sim-full-1"},
+        "tiers": [_tier("warning", 1.0, -1.0, None)],
+    },
+]
 PLAN: dict[str, Any] = {
     "plan": "0123456789abcdef",
     "ready_at_least": 2,
@@ -369,6 +405,9 @@ class FakeDaemon:
 
     def explain(self, name: str) -> list[dict[str, Any]]:
         return [EXPLAINED] if name == EXPLAINED["name"] else []
+
+    def rules(self) -> list[dict[str, Any]]:
+        return copy.deepcopy(DISTANCES)
 
     def rule_names(self) -> list[str]:
         return [EXPLAINED["name"]]

@@ -55,6 +55,7 @@ ROUTES = {
     "GET /api/ds4/v1/quality/table": VIEW,
     "POST /api/ds4/v1/quality/baselines/{profile}/forget": OPERATE,
     "GET /api/ds4/v1/config": VIEW,
+    "GET /api/ds4/v1/rules": VIEW,
     "GET /api/ds4/v1/rules/{name}": VIEW,
     "GET /api/ds4/v1/audit": VIEW,
     "GET /api/ds4/v1/events": VIEW,
