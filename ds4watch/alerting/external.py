@@ -75,7 +75,8 @@ def merged(
     known: Mapping[Labels, External], handed: Handed, *, most: int = MAX_ALERTS
 ) -> dict[Labels, External]:
     """Return the alerts of others, with what was said about them."""
-    found = {labels: it for labels, it in known.items() if labels not in handed.over}
+    over = frozenset(handed.over)
+    found = {labels: it for labels, it in known.items() if labels not in over}
     for it in handed.firing:
         before = found.get(it.labels)
         if before is not None:

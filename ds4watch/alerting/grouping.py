@@ -9,7 +9,7 @@ comes back goes on in its message; past `max_groups` all others share one messag
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -21,7 +21,7 @@ from ds4watch.model.series import Labels, labels_of
 OVERFLOW = "overflow"
 """Key of the group that takes in what would be a message too many."""
 MAX_MEMBERS = 2000
-GONE = "is no longer watched"
+GONE = "is no longer watched, or ended while it was silenced"
 
 
 class Told(StrEnum):
@@ -212,13 +212,24 @@ def said(group: Group, note: Note, acknowledged_by: str | None) -> Group:
     return replace(group, notes=(*group.notes, note), acknowledged_by=by)
 
 
-def decide(group: Group, now: UnixSeconds, settings: GroupSettings) -> Why | None:
-    """Return why a group is to be told now; None: it is not."""
+def decide(
+    group: Group,
+    now: UnixSeconds,
+    settings: GroupSettings,
+    *,
+    is_muted: Callable[[Labels], bool] = lambda _labels: False,
+) -> Why | None:
+    """Return why a group is to be told now; None: it is not.
+
+    is_muted: whether an alert with these labels is silenced; only such are not repeated.
+    """
     if now < due_at(group, settings):
         return None
     if pending := _pending(group):
         return pending
-    return Why.REPEAT if group.firing and not group.acknowledged_by else None
+    if group.acknowledged_by or all(is_muted(it.news.labels) for it in group.firing):
+        return None
+    return Why.REPEAT
 
 
 def due_at(group: Group, settings: GroupSettings) -> UnixSeconds:

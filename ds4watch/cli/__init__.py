@@ -68,7 +68,7 @@ EXIT_CONFIG = 2
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run one command and exit: 0 done, 1 failed, 2 bad input."""
+    """Run one command and exit: 0 done, 1 failed, 2 bad input, 130 interrupted."""
     arguments = sys.argv[1:] if argv is None else argv
     try:
         code = _dispatch(arguments)
@@ -115,7 +115,8 @@ def overview() -> str:
         "ds4watch: the cost and health autopilot of vLLM fleets\n\n"
         "Usage: ds4watch COMMAND [OPTIONS]\n\n"
         "Commands:\n" + "\n".join(lines) + "\n\n"
-        "Each command has --help with an example.\n\n"
+        "Each command has --help with an example, and --json where a program may ask.\n"
+        "Exit codes: 0 done, 1 failed or found faults, 2 bad input or settings, 130 Ctrl-C.\n\n"
         "To see it work without vLLM: `ds4watch up --sim`; then, in a second terminal,\n"
         "`ds4watch load --concurrency 96` and `ds4watch status --watch`.\n"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,6 +55,14 @@ def new_app(**options: Any) -> typer.Typer:
 def print_json(value: Any) -> None:
     """Print for programs."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def tell(words: str, found: Mapping[str, Any], *, as_json: bool) -> None:
+    """Say what was done: in words for people, or what programs are to know of it."""
+    if as_json:
+        print_json(found)
+    else:
+        sys.stdout.write(f"{words}\n")
 
 
 @dataclass(frozen=True, slots=True)

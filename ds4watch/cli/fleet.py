@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ds4watch.cli.client import AdminClient, AdminError
-from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json, tell
 from ds4watch.cli.display import instant
 from ds4watch.cli.forecast_lines import forecast_lines
 from ds4watch.cli.hold import user_name
@@ -117,40 +117,61 @@ def forecast(
 
 @app.command()
 def pause(
-    why: Why = _BY_HAND, config: Config = None, state: State = None, admin: Admin = None
+    why: Why = _BY_HAND,
+    config: Config = None,
+    state: State = None,
+    admin: Admin = None,
+    as_json: Json = False,
 ) -> None:
     """Let the running step end, and begin no other until `resume`.
 
     Example: ds4watch fleet pause --why "lunch"
     """
-    _steer("pause", why, config, state, admin)
+    _steer("pause", why, config, state, admin, as_json=as_json)
 
 
 @app.command()
 def resume(
-    why: Why = _BY_HAND, config: Config = None, state: State = None, admin: Admin = None
+    why: Why = _BY_HAND,
+    config: Config = None,
+    state: State = None,
+    admin: Admin = None,
+    as_json: Json = False,
 ) -> None:
     """Go on with a change that was paused.
 
     Example: ds4watch fleet resume
     """
-    _steer("resume", why, config, state, admin)
+    _steer("resume", why, config, state, admin, as_json=as_json)
 
 
 @app.command()
 def abort(
-    why: Why = _BY_HAND, config: Config = None, state: State = None, admin: Admin = None
+    why: Why = _BY_HAND,
+    config: Config = None,
+    state: State = None,
+    admin: Admin = None,
+    as_json: Json = False,
 ) -> None:
     """Give back what was changed, step by step.
 
     Example: ds4watch fleet abort --why "answers are odd"
     """
-    _steer("abort", why, config, state, admin)
+    _steer("abort", why, config, state, admin, as_json=as_json)
 
 
-def _steer(verb: str, why: str, config: Path | None, state: Path | None, admin: str | None) -> None:
+def _steer(
+    verb: str,
+    why: str,
+    config: Path | None,
+    state: Path | None,
+    admin: str | None,
+    *,
+    as_json: bool,
+) -> None:
     client = connect(config, admin, state).client
-    typer.echo(client.steer_change(verb, who=user_name(), why=why))
+    told = client.steer_change(verb, who=user_name(), why=why)
+    tell(told, {"told": told}, as_json=as_json)
 
 
 def _agreed() -> bool:

@@ -15,7 +15,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from ds4watch.cli.common import Config, Json, State, new_app, print_json
+from ds4watch.cli.common import Config, Json, State, new_app, print_json, tell
 from ds4watch.cli.console import console
 from ds4watch.cli.history_output import bar, matrix_document, matrix_rows, sink, stats_table
 from ds4watch.cli.instants import instant
@@ -192,6 +192,7 @@ def prune(
     ],
     config: Config = None,
     state: State = None,
+    as_json: Json = False,
 ) -> None:
     """Delete old samples and roll-ups at once; the daemon does so by itself, as `store:` says.
 
@@ -207,7 +208,8 @@ def prune(
     with _alone(folder), bar("pruned", "kinds") as told:
         deleting = prune_store(settings, folder, before_at, clock=clock, progress=told)
         scrapes, buckets = asyncio.run(deleting)
-    sys.stdout.write(f"{scrapes} scrapes and {buckets} roll-ups deleted\n")
+    words = f"{scrapes} scrapes and {buckets} roll-ups deleted"
+    tell(words, {"scrapes": scrapes, "roll_ups": buckets}, as_json=as_json)
 
 
 def _place(config: Path | None, state: Path | None) -> tuple[StoreSettings, Path]:

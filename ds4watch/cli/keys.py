@@ -15,7 +15,7 @@ from rich.table import Table
 
 from ds4watch.access.keys import digest, new_secret
 from ds4watch.access.signature import signing_key
-from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json, tell
 from ds4watch.cli.console import console
 from ds4watch.cli.display import instant
 from ds4watch.cli.hold import seconds_of, user_name
@@ -133,6 +133,7 @@ def revoke(
     config: Config = None,
     state: State = None,
     admin: Admin = None,
+    as_json: Json = False,
 ) -> None:
     """Let a key in no more, from now on.
 
@@ -140,7 +141,7 @@ def revoke(
     """
     body = {"who": user_name(), "why": why}
     connect(config, admin, state).client.change_key(name, "revoke", body)
-    typer.echo(f"{name} is let in no more")
+    tell(f"{name} is let in no more", {"revoked": name}, as_json=as_json)
 
 
 @app.command()

@@ -31,15 +31,19 @@ def try_channels(
         str | None, typer.Option("--channel", help="Only this one: slack, slack_webhook, a name.")
     ] = None,
     config: Config = None,
+    as_json: Json = False,
 ) -> None:
     """Send a sample of each kind of message to each channel; needs no daemon.
 
     Example: ds4watch notify test --channel slack
     """
     notify = find_settings(config, os.environ).settings.notify
-    faults = asyncio.run(_test(notify, os.environ, channel))
+    found = asyncio.run(_test(notify, os.environ, channel, as_json=as_json))
+    if as_json:
+        print_json(found)
+    faults = [it for it in found if it["error"] is not None]
     if faults:
-        message = f"{faults} messages could not be sent"
+        message = f"{len(faults)} messages could not be sent"
         raise Ds4watchError(message)
 
 
@@ -66,8 +70,10 @@ def report(
         typer.echo("\nIt is on its way to all channels.")
 
 
-async def _test(notify: NotifySettings, environment: Mapping[str, str], only: str | None) -> int:
-    """Send the samples, and say how each went; return how many failed."""
+async def _test(
+    notify: NotifySettings, environment: Mapping[str, str], only: str | None, *, as_json: bool
+) -> list[dict[str, str | None]]:
+    """Send the samples, say how each went as it does, and return it."""
     async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
         channels = channels_of(notify, environment, session)
         chosen = [it for it in channels if only in (None, it.name)]
@@ -75,11 +81,11 @@ async def _test(notify: NotifySettings, environment: Mapping[str, str], only: st
             names = ", ".join(it.name for it in channels) or "none is set up"
             message = f"there is no such channel; there are: {names}"
             raise ConfigError(Located(message, field="--channel" if only else "notify"))
-        return sum([await _samples(it) for it in chosen])
+        return [found for it in chosen for found in await _samples(it, as_json=as_json)]
 
 
-async def _samples(channel: GroupChannel) -> int:
-    now, faults = time.time(), 0
+async def _samples(channel: GroupChannel, *, as_json: bool) -> list[dict[str, str | None]]:
+    now, found = time.time(), list[dict[str, str | None]]()
     kinds: list[tuple[str, Any]] = [*sample_tellings(now), ("digest", sample_digest(now))]
     for kind, sample in kinds:
         try:
@@ -87,13 +93,14 @@ async def _samples(channel: GroupChannel) -> int:
                 await channel.digest(sample)
             else:
                 await channel.tell(sample, _forget)
+            fault = None
         except NotifyError as error:
-            faults += 1
-            typer.echo(f"{channel.name}: {kind}: {error}")
-        else:
-            typer.echo(f"{channel.name}: {kind}: sent")
+            fault = str(error)
+        found.append({"channel": channel.name, "message": kind, "error": fault})
+        if not as_json:
+            typer.echo(f"{channel.name}: {kind}: {fault or 'sent'}")
         await asyncio.sleep(channel.gap_seconds)
-    return faults
+    return found
 
 
 async def _forget(handle: Mapping[str, Any]) -> None:

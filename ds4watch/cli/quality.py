@@ -10,7 +10,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ds4watch.cli.client import AdminClient
-from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json, tell
 from ds4watch.cli.console import console
 from ds4watch.cli.hold import user_name
 from ds4watch.cli.quality_output import advice_lines, chart_lines, profile_table, run_line
@@ -90,13 +90,15 @@ def stop(
     config: Config = None,
     state: State = None,
     admin: Admin = None,
+    as_json: Json = False,
 ) -> None:
     """Stop the golden run under way; asked for again, it goes on where it was.
 
     Example: ds4watch quality stop --why "the GPU is needed"
     """
     client = connect(config, admin, state).client
-    typer.echo(client.quality_told("stop", who=user_name(), why=why))
+    told = client.quality_told("stop", who=user_name(), why=why)
+    tell(told, {"told": told}, as_json=as_json)
 
 
 @app.command()
@@ -106,6 +108,7 @@ def accept(
     config: Config = None,
     state: State = None,
     admin: Admin = None,
+    as_json: Json = False,
 ) -> None:
     """Take what a profile gives at its next start as what it is to give from then on.
 
@@ -113,7 +116,8 @@ def accept(
     """
     client = connect(config, admin, state).client
     path = f"baselines/{profile}/forget"
-    typer.echo(client.quality_told(path, who=user_name(), why=why))
+    told = client.quality_told(path, who=user_name(), why=why)
+    tell(told, {"told": told}, as_json=as_json)
 
 
 @app.command()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ds4watch.cli.common import Admin, Config, State, connect, new_app
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, tell
 from ds4watch.cli.hold import user_name
 
 app = new_app()
@@ -18,10 +18,11 @@ def resume(
     config: Config = None,
     state: State = None,
     admin: Admin = None,
+    as_json: Json = False,
 ) -> None:
     """Lift a hold, so that actions are taken again.
 
     Example: ds4watch resume default
     """
     connect(config, admin, state).client.lift(target=target, who=user_name())
-    typer.echo(f"the hold on {target} is lifted")
+    tell(f"the hold on {target} is lifted", {"lifted": target}, as_json=as_json)

@@ -12,7 +12,7 @@ import typer
 
 from ds4watch.access.keys import digest, new_secret
 from ds4watch.access.roles import Role
-from ds4watch.cli.common import Config, Json, State, new_app, print_json
+from ds4watch.cli.common import Config, Json, State, new_app, print_json, tell
 from ds4watch.config.files import find_settings
 from ds4watch.config.places import resolve_state_dir
 from ds4watch.model.errors import ConfigError, Located
@@ -74,6 +74,7 @@ def create(
     role: Annotated[Role, typer.Option("--role", help="What it may do.")] = Role.VIEWER,
     config: Config = None,
     state: State = None,
+    as_json: Json = False,
 ) -> None:
     """Make a token and print its secret, once.
 
@@ -87,11 +88,11 @@ def create(
         raise _bad(f"must be lower-case letters, digits, dots, dashes and _, got {name!r}")
     secret = _secret()
     write_tokens(folder / TOKENS_FILE, [*entries, TokenEntry(role, digest(secret), name)])
-    _print_once(secret)
+    _print_once(name, secret, as_json=as_json)
 
 
 @app.command()
-def rotate(name: _Named, config: Config = None, state: State = None) -> None:
+def rotate(name: _Named, config: Config = None, state: State = None, as_json: Json = False) -> None:
     """Give a token another secret; the old one is good for nothing from then on.
 
     Of viewer, operator and admin the secret goes into the file of this machine.
@@ -103,17 +104,17 @@ def rotate(name: _Named, config: Config = None, state: State = None) -> None:
     if name in _LOCAL:
         path = folder / local_file(_LOCAL[name])
         write_private(path, f"{secret}\n")
-        sys.stdout.write(f"{path} has another secret\n")
+        tell(f"{path} has another secret", {"name": name, "file": str(path)}, as_json=as_json)
         return
     entries = stored_tokens(folder).entries
     old = _one(entries, name)
     fresh = TokenEntry(old.role, digest(secret), name)
     write_tokens(folder / TOKENS_FILE, [fresh if it is old else it for it in entries])
-    _print_once(secret)
+    _print_once(name, secret, as_json=as_json)
 
 
 @app.command()
-def revoke(name: _Named, config: Config = None, state: State = None) -> None:
+def revoke(name: _Named, config: Config = None, state: State = None, as_json: Json = False) -> None:
     """Let a token in no more.
 
     Example: ds4watch tokens revoke grafana
@@ -124,7 +125,7 @@ def revoke(name: _Named, config: Config = None, state: State = None) -> None:
     entries = stored_tokens(folder).entries
     gone = _one(entries, name)
     write_tokens(folder / TOKENS_FILE, [it for it in entries if it is not gone])
-    sys.stdout.write(f"{name} is let in no more\n")
+    tell(f"{name} is let in no more", {"revoked": name}, as_json=as_json)
 
 
 def _folder(config: Path | None, state: Path | None) -> Path:
@@ -147,9 +148,10 @@ def _secret() -> str:
     return new_secret(os.urandom(32))
 
 
-def _print_once(secret: str) -> None:
-    sys.stderr.write("the secret is shown this once:\n")
-    sys.stdout.write(f"{secret}\n")
+def _print_once(name: str, secret: str, *, as_json: bool) -> None:
+    if not as_json:
+        sys.stderr.write("the secret is shown this once:\n")
+    tell(secret, {"name": name, "secret": secret}, as_json=as_json)
 
 
 def _bad(message: str, mend: str | None = None) -> ConfigError:

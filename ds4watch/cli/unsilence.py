@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ds4watch.cli.client import AdminClient
-from ds4watch.cli.common import Admin, Config, State, connect, new_app
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, tell
 from ds4watch.cli.hold import user_name
 from ds4watch.model.errors import ConfigError, Located
 
@@ -20,6 +20,7 @@ def unsilence(
     config: Config = None,
     state: State = None,
     admin: Admin = None,
+    as_json: Json = False,
 ) -> None:
     """End a silence; people are told of what still fires.
 
@@ -28,7 +29,7 @@ def unsilence(
     client = connect(config, admin, state).client
     found = _one(client, silence)
     client.unsilence(found, who=user_name())
-    typer.echo(f"silence {found} is ended")
+    tell(f"silence {found} is ended", {"ended": found}, as_json=as_json)
 
 
 def _one(client: AdminClient, begin: str) -> str:

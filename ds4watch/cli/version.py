@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import typer
-
 from ds4watch import __version__
-from ds4watch.cli.common import new_app
+from ds4watch.cli.common import Json, new_app, tell
 
 app = new_app()
 
 
 @app.command()
-def version() -> None:
+def version(as_json: Json = False) -> None:
     """Print the version.
 
     Example: ds4watch version
     """
-    typer.echo(f"ds4watch {__version__}")
+    tell(f"ds4watch {__version__}", {"version": __version__}, as_json=as_json)

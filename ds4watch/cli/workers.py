@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ds4watch.cli.client import AdminError
-from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json, tell
 from ds4watch.cli.console import console
 from ds4watch.cli.display import fleet_table
 from ds4watch.cli.hold import user_name
@@ -53,12 +53,13 @@ def drain(
     config: Config = None,
     state: State = None,
     admin: Admin = None,
+    as_json: Json = False,
 ) -> None:
     """Send a worker no more requests; what runs in it ends, and it stays loaded.
 
     Example: ds4watch workers drain tiny-full-0 --why "to look at it"
     """
-    _steer("drain", worker, why, config, state, admin)
+    _steer("drain", worker, why, config, state, admin, as_json=as_json)
 
 
 @app.command()
@@ -68,12 +69,13 @@ def stop(
     config: Config = None,
     state: State = None,
     admin: Admin = None,
+    as_json: Json = False,
 ) -> None:
     """Drain a worker and stop it; it stays stopped until `start`.
 
     Example: ds4watch workers stop tiny-full-0 --why "its GPU is lent out"
     """
-    _steer("stop", worker, why, config, state, admin)
+    _steer("stop", worker, why, config, state, admin, as_json=as_json)
 
 
 @app.command()
@@ -88,12 +90,13 @@ def start(
     config: Config = None,
     state: State = None,
     admin: Admin = None,
+    as_json: Json = False,
 ) -> None:
     """Take back what was asked of a worker, and lift its quarantine.
 
     Example: ds4watch workers start tiny-full-0 --why "the driver is mended"
     """
-    _steer("fresh" if fresh else "start", worker, why, config, state, admin)
+    _steer("fresh" if fresh else "start", worker, why, config, state, admin, as_json=as_json)
 
 
 @app.command()
@@ -103,12 +106,13 @@ def restart(
     config: Config = None,
     state: State = None,
     admin: Admin = None,
+    as_json: Json = False,
 ) -> None:
     """Drain a worker, stop it and start it anew.
 
     Example: ds4watch workers restart tiny-full-0
     """
-    _steer("restart", worker, why, config, state, admin)
+    _steer("restart", worker, why, config, state, admin, as_json=as_json)
 
 
 @app.command()
@@ -118,12 +122,13 @@ def sleep(
     config: Config = None,
     state: State = None,
     admin: Admin = None,
+    as_json: Json = False,
 ) -> None:
     """Drain a worker and put it to sleep: its weights leave the GPU. Its engine has to offer it.
 
     Example: ds4watch workers sleep sim-full-0
     """
-    _steer("sleep", worker, why, config, state, admin)
+    _steer("sleep", worker, why, config, state, admin, as_json=as_json)
 
 
 @app.command()
@@ -133,19 +138,28 @@ def wake(
     config: Config = None,
     state: State = None,
     admin: Admin = None,
+    as_json: Json = False,
 ) -> None:
     """Wake a worker and keep it ready, whatever the automatic ones would do with it.
 
     Example: ds4watch workers wake sim-full-0
     """
-    _steer("wake", worker, why, config, state, admin)
+    _steer("wake", worker, why, config, state, admin, as_json=as_json)
 
 
 def _steer(
-    verb: str, worker: str, why: str, config: Path | None, state: Path | None, admin: str | None
+    verb: str,
+    worker: str,
+    why: str,
+    config: Path | None,
+    state: Path | None,
+    admin: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     client = connect(config, admin, state).client
-    typer.echo(client.steer(worker, verb, who=user_name(), why=why)["told"])
+    found = client.steer(worker, verb, who=user_name(), why=why)
+    tell(found["told"], found, as_json=as_json)
 
 
 @app.command()

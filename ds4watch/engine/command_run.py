@@ -13,7 +13,7 @@ from ds4watch.engine.silence_desk import SilenceDesk
 from ds4watch.history.desk import Desk
 from ds4watch.history.rows import AuditEntry, AuditKind, Command, CommandStatus
 from ds4watch.history.state import StateStore
-from ds4watch.model.errors import Ds4watchError, EdgeError, RefusedError
+from ds4watch.model.errors import Ds4watchError, EdgeError, RefusedError, StoreError
 from ds4watch.model.ports import Clock
 from ds4watch.model.silence import LabelTest
 
@@ -97,8 +97,8 @@ class CommandRun:
             return CommandStatus.REFUSED, f"nothing here carries out {command.kind}"
         try:
             return CommandStatus.DONE, await carry(command)
-        except EdgeError:
-            raise
+        except StoreError:
+            raise  # It waits; of all else the person hears, and the next has its turn.
         except Ds4watchError as error:
             return CommandStatus.REFUSED, str(error)
         except (KeyError, TypeError, ValueError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any, Protocol
 
@@ -30,6 +31,7 @@ class ExternalAlerts:
         self._known = restored(kept or ())
         self._clock = clock
         self._fresh_seconds = fresh_seconds
+        self._turn = asyncio.Lock()
 
     def alerts(self, now: UnixSeconds) -> tuple[AlertState, ...]:
         """Return them as ours are; those that were not repeated in time are held."""
@@ -40,9 +42,11 @@ class ExternalAlerts:
     async def take(self, document: Any) -> dict[str, Any]:
         """Take what Alertmanager's webhook says. Raises RefusedError if it is none of its."""
         handed = read_webhook(document, self._clock.now())
-        known = merged(self._known, handed)
-        await self._keeper.keep_value(KEPT, stored(known.values()))
-        self._known = known
+        # One at a time: an Alertmanager posts its groups side by side, and none may undo another.
+        async with self._turn:
+            known = merged(self._known, handed)
+            await self._keeper.keep_value(KEPT, stored(known.values()))
+            self._known = known
         for fault in handed.faults[:3]:
             log.warning("an alert of Alertmanager's was left out: %s", fault)
         return {

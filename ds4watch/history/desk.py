@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ds4watch.history import action_rows, audit_rows, command_rows, meta_rows, silence_rows
-from ds4watch.history.loss import Mended
+from ds4watch.history.loss import Mended, Remembered
 from ds4watch.history.rows import (
     ActionFilter,
     ActionRecord,
@@ -23,16 +23,17 @@ from ds4watch.model.silence import Silence
 class Desk:
     """Silences, commands, answers given, and lists page by page. Raises StoreError."""
 
-    def __init__(self, database: Mended) -> None:
+    def __init__(self, database: Mended, remembered: Remembered) -> None:
         self._database = database
+        self._remembered = remembered
 
     async def place_silence(self, silence: Silence) -> None:
         """Store a silence, with its audit row."""
-        await self._database.write(silence_rows.place, silence)
+        await self._database.in_writer(self._place_silence, silence)
 
     async def expire_silence(self, silence_id: str, *, who: str, at: UnixSeconds) -> Silence | None:
         """End a silence, with its audit row; None if none is in force or to come by this id."""
-        return await self._database.write(silence_rows.expire, silence_id, who, at)
+        return await self._database.in_writer(self._expire_silence, silence_id, who, at)
 
     async def silence(self, silence_id: str) -> Silence | None:
         """Return a silence by its id, one that is over too."""
@@ -95,3 +96,13 @@ class Desk:
     async def newest_audit_id(self) -> int:
         """Return the id of the newest audit row; 0 if there is none."""
         return await self._database.read(audit_rows.newest_id)
+
+    def _place_silence(self, silence: Silence) -> None:
+        self._database.transact(silence_rows.place, silence)
+        self._remembered.note_silence(silence)
+
+    def _expire_silence(self, silence_id: str, who: str, at: UnixSeconds) -> Silence | None:
+        ended = self._database.transact(silence_rows.expire, silence_id, who, at)
+        if ended is not None:
+            self._remembered.note_silence(ended)
+        return ended

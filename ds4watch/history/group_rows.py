@@ -19,13 +19,15 @@ from ds4watch.alerting.grouping import (
     News,
     Note,
     absorb,
+    decide,
     due_at,
     is_over,
     said,
     told,
     without_gone,
 )
-from ds4watch.history import sql
+from ds4watch.alerting.silences import mute_of
+from ds4watch.history import silence_rows, sql
 from ds4watch.history.rows import StoredGroup
 from ds4watch.history.state_models import alerts, notify_groups, outbox
 from ds4watch.model.action import ActionPlan
@@ -101,7 +103,10 @@ def stored_groups(connection: Connection, channel: str) -> dict[str, Group]:
 def due_groups(
     connection: Connection, channel: str, at: UnixSeconds, settings: GroupSettings
 ) -> list[StoredGroup]:
-    """Return what is due, the longest first; what is over is deleted, what is gone ends."""
+    """Return what is to be told, the longest due first; what is over is deleted, what is gone ends.
+
+    What is due but not to be told (acknowledged, silenced) is looked at again after an interval.
+    """
     query = (
         select(notify_groups)
         .where(notify_groups.c.channel == channel, notify_groups.c.next_at <= at)
@@ -112,16 +117,38 @@ def due_groups(
     over = [it.group.key for it in found if is_over(it.group, at, settings)]
     if over:
         connection.execute(_of(delete(notify_groups), channel, notify_groups.c.key.in_(over)))
-    return [_still(connection, it, at) for it in found if it.group.key not in over]
+    left = [
+        _still(connection, channel, it, at, settings) for it in found if it.group.key not in over
+    ]
+    if not left:
+        return []
+    is_muted = mute_of(silence_rows.not_over(connection, at), at)
+    told = [it for it in left if decide(it.group, at, settings, is_muted=is_muted) is not None]
+    for it in left:
+        if it not in told:
+            next_at = max(at + settings.interval_seconds, due_at(it.group, settings))
+            _save(connection, channel, it.group, next_at, is_new=False)
+    return told
 
 
-def _still(connection: Connection, stored: StoredGroup, at: UnixSeconds) -> StoredGroup:
+def _still(
+    connection: Connection,
+    channel: str,
+    stored: StoredGroup,
+    at: UnixSeconds,
+    settings: GroupSettings,
+) -> StoredGroup:
     group = stored.group
     if any(it.is_news for it in group.members) or not group.members:
         return stored
     firing = select(alerts.c.fingerprint).where(alerts.c.phase == "firing")
     now_firing = set(connection.execute(firing).scalars())
-    return replace(stored, group=without_gone(group, now_firing, at))
+    after = without_gone(group, now_firing, at)
+    if after is group:
+        return stored
+    # Else what is told now would be found firing, and be told once more.
+    _save(connection, channel, after, due_at(after, settings), is_new=False)
+    return replace(stored, group=after)
 
 
 def begin(connection: Connection, channel: str, key: str, trying: str) -> None:

@@ -7,13 +7,14 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from ds4watch.history import action_rows, audit_rows, ledger_rows
+from ds4watch.history import action_rows, audit_rows, ledger_rows, silence_rows
 from ds4watch.history.database import Database
 from ds4watch.history.errors import CorruptError
 from ds4watch.history.line import SetAside
 from ds4watch.history.rows import AuditEntry, AuditKind, Committed, TickCommit
 from ds4watch.model.action import Hold
 from ds4watch.model.ports import UnixSeconds
+from ds4watch.model.silence import Silence
 
 HOLD_SECONDS = 3600.0
 HELD_BY = "ds4watch"
@@ -25,15 +26,27 @@ T = TypeVar("T")
 
 
 class Remembered:
-    """Holds and spools as they are stored; holds are None until they were read once."""
+    """Holds, silences and spools as stored; holds and silences are None until read once."""
 
     def __init__(self) -> None:
         self.holds: tuple[Hold, ...] | None = None
+        self.silences: tuple[Silence, ...] | None = None
         self.offsets: dict[str, int] = {}
 
-    def restore(self, holds: tuple[Hold, ...], offsets: Mapping[str, int]) -> None:
+    def restore(
+        self,
+        holds: tuple[Hold, ...],
+        silences: tuple[Silence, ...],
+        offsets: Mapping[str, int],
+    ) -> None:
         """Note what was read at the start."""
-        self.holds, self.offsets = holds, dict(offsets)
+        self.holds, self.silences, self.offsets = holds, silences, dict(offsets)
+
+    def note_silence(self, silence: Silence) -> None:
+        """Note a silence as it stands now, placed or ended; those that are over are left out."""
+        now = silence.ends_at if silence.ended_by else silence.placed_at
+        kept = [it for it in self.silences or () if it.id != silence.id and it.ends_at > now]
+        self.silences = (*kept, *([] if silence.ended_by else [silence]))
 
     def place(self, hold: Hold) -> None:
         """Note a hold that was placed, in place of an earlier one on its target."""
@@ -134,15 +147,21 @@ def tell_of_loss(connection: Connection, aside: SetAside, known: Remembered) -> 
     ledger_rows.set_offsets(connection, known.offsets)
     if known.holds is None:
         again: tuple[Hold, ...] = (_hold_on_everything(aside.at),)
-        holds = f"Holds may have been lost: everything is held for {HOLD_SECONDS / 3600:g} h."
+        holds = (
+            "Silences may have been lost. "
+            f"Holds may have been lost: everything is held for {HOLD_SECONDS / 3600:g} h."
+        )
     else:
         again = tuple(hold for hold in known.holds if hold.until_at > aside.at)
-        holds = "Holds, alerts and the level are as they were."
+        holds = "Holds, silences, alerts and the level are as they were."
     summary = f"state database was corrupt ({aside.why}): kept as {aside.kept}; {_LOST}. {holds}"
     entry = AuditEntry(aside.at, AuditKind.DAEMON, "daemon", summary, {"kept": aside.kept})
     audit_rows.insert_audit(connection, [entry])
     for hold in again:
         action_rows.place_hold(connection, hold)
+    for silence in known.silences or ():
+        if silence.ends_at > aside.at:
+            silence_rows.place(connection, silence)
 
 
 def _hold_on_everything(at: UnixSeconds) -> Hold:

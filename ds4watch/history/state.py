@@ -21,6 +21,7 @@ from ds4watch.history import (
     outbox_rows,
     request_sums,
     retention_rows,
+    silence_rows,
     worker_rows,
 )
 from ds4watch.history.alert_rows import AlertKey
@@ -81,15 +82,15 @@ class StateStore:
     server was lost: a tick that is committed again then counts once.
 
     A file that proves corrupt, at the start or later, is set aside and started anew. What is
-    remembered (holds, alerts, spools) is written into the new one; if nothing is, a hold on
-    everything takes the place of holds that may have been lost. The audit of the new one says so.
+    remembered (holds, silences, alerts, spools) is written into the new one; if nothing is, a hold
+    on everything takes the place of holds that may have been lost. The new one's audit says so.
     """
 
     def __init__(self, database: Database, alerts: dict[AlertKey, AlertState]) -> None:
         self._remembered = Remembered()
         self._written = Written(alerts)
         self._database = Mended(database, self._remembered, on_loss=self._written.forget)
-        self.desk = Desk(self._database)
+        self.desk = Desk(self._database, self._remembered)
 
     @classmethod
     def open(
@@ -423,7 +424,8 @@ class StateStore:
 
     def _load(self, now: UnixSeconds) -> RestoredState:
         restored = self._database.transact(restored_state, now)
-        self._remembered.restore(restored.holds, restored.spool_offsets)
+        silences = self._database.transact(silence_rows.not_over, now)
+        self._remembered.restore(restored.holds, silences, restored.spool_offsets)
         return restored
 
     def _place_hold(self, hold: Hold) -> None:

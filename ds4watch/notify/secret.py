@@ -36,6 +36,9 @@ class Secret:
         if not secret:
             message = f"{self.file} is empty: write the secret into it"
             raise ChannelError(message, fault=Fault.ACCESS)
+        if len(secret.splitlines()) > 1:
+            message = f"{self.file} has several lines: write the secret alone into it"
+            raise ChannelError(message, fault=Fault.ACCESS)
         return secret
 
 

@@ -20,7 +20,7 @@ from ds4watch.web.changes import changes
 from ds4watch.web.conditions import Conditions
 from ds4watch.web.docs import documented
 from ds4watch.web.events import EventFeed, events
-from ds4watch.web.gate import LOOPBACK_HOSTS, Gate, Secrets
+from ds4watch.web.gate import LOOPBACK_HOSTS, Gate, Tokens
 from ds4watch.web.guard import PROBLEM_TYPE, SECURITY_HEADERS, Guard, problem
 from ds4watch.web.hooks import hooks
 from ds4watch.web.idempotency import Idempotency
@@ -56,7 +56,7 @@ class _AdminApp(FastAPI):
 def create_app(
     ports: Ports,
     *,
-    tokens: Secrets,
+    tokens: Tokens,
     render_metrics: Callable[[], bytes],
     clock: Clock,
     feed: EventFeed | None = None,

@@ -16,6 +16,18 @@ _SILENCE = {
     "placed_at": _AT,
     "ended_by": None,
 }
+_REPORT = {
+    "id": "daily 1767225600",
+    "period": "daily",
+    "start_at": _AT - 86_400,
+    "end_at": _AT,
+    "currency": "USD",
+    "rows": [{"name": "cost, USD", "before": 91.2, "after": 74.8}],
+    "lines": [],
+    "actions": ["set_level on default: 80 requests waited (applied)"],
+    "cost_before": [3.8],
+    "cost_after": [3.1],
+}
 _HOLD = {
     "target": "default",
     "until_at": _AT + 1800,
@@ -195,6 +207,9 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("post", "/keys"): {"told": "team-a is let in"},
     ("post", "/keys/{name}/revoke"): {"told": "team-a is let in no more"},
     ("post", "/keys/{name}/rotate"): {"told": "team-a has another secret"},
+    ("post", "/hooks/alertmanager"): {"firing": 1, "resolved": 0, "refused": [], "known": 1},
+    ("get", "/reports/{period}"): _REPORT,
+    ("post", "/reports/{period}"): _REPORT,
     ("post", "/reload"): {"told": "the files are checked; what comes of it is in the audit"},
     ("get", "/session"): {"role": "operator", "name": "ann"},
     ("post", "/session"): {"path": "/login?code=ds4-…", "expires_in_seconds": 300.0},
@@ -214,6 +229,10 @@ BODIES: dict[tuple[str, str], Any] = {
     ("post", "/quality/runs"): {"profile": "tiny-quantized", "why": "new weights"},
     ("post", "/quality/stop"): {"why": "too many users"},
     ("post", "/quality/baselines/{profile}/forget"): {"why": "another checkpoint, on purpose"},
+    ("post", "/hooks/alertmanager"): {
+        "version": "4",
+        "alerts": [{"status": "firing", "labels": {"alertname": "DiskFull", "host": "a"}}],
+    },
     ("post", "/reload"): {"why": "another rule"},
     ("post", "/fleet/apply"): {"why": "a new version", "dry_run": True},
     ("post", "/fleet/{verb}"): _WHY,

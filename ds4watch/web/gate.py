@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from typing import Protocol
@@ -24,6 +24,8 @@ _ASKED_BY_POST = frozenset(
 
 SIGNED = frozenset({"/api/ds4/v1/hooks/slack"})
 """Routes that look for a signature of their own; who calls them knows neither token nor host."""
+ALERTS = frozenset({"/api/ds4/v1/hooks/alertmanager"})
+"""Routes that take many alerts at once, of who has a token."""
 
 
 class Secrets(Protocol):
@@ -34,17 +36,25 @@ class Secrets(Protocol):
         ...
 
 
+class Tokens(Secrets, Protocol):
+    """Where tokens are, as they stand now."""
+
+    def known(self, sha256: str) -> TokenEntry | None:
+        """Return the token with this digest; None if it is let in no more."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Gate:
     """The rules of entry.
 
-    tokens: of headers. sessions: of the page's cookie.
+    tokens: of headers. sessions: of the page's cookie; each is good as long as its token is.
     open_reads: reading needs no token (loopback only).
     hosts: names that the Host header may give; None: any. Without this check, a web page whose
         name is made to resolve to 127.0.0.1 could read us through its visitor's browser.
     """
 
-    tokens: Secrets
+    tokens: Tokens
     open_reads: bool = True
     hosts: frozenset[str] | None = LOOPBACK_HOSTS
     sessions: Secrets | None = None
@@ -78,11 +88,13 @@ class Visitor:
     """Who was let in: role None for a reader without a token; `name` is for the audit.
 
     is_named: the token was made for somebody, who answers for what is done with it.
+    sha256: of the token's secret.
     """
 
     role: Role | None
     name: str = ""
     is_named: bool = False
+    sha256: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +117,7 @@ def admit(gate: Gate, visit: Visit) -> Visitor | Turned:
     token = bearer_token(visit.authorization)
     entry = gate.tokens.find(token)
     if entry is None and visit.authorization is None and gate.sessions is not None:
-        entry = gate.sessions.find(visit.session)
+        entry = _still_good(gate.tokens, gate.sessions.find(visit.session))
         if entry is not None and not is_read and visit.origin is None:
             # Browsers send a cookie by themselves: a change must say which page it comes from.
             return Turned(HTTPStatus.FORBIDDEN, "a change by cookie needs the header Origin")
@@ -115,7 +127,16 @@ def admit(gate: Gate, visit: Visit) -> Visitor | Turned:
     needed = Role.VIEWER if is_read else Role.OPERATOR
     if not allows(entry.role, needed):
         return Turned(HTTPStatus.FORBIDDEN, f"needs the role {needed} or higher, not {entry.role}")
-    return Visitor(entry.role, entry.name or entry.role.value, is_named=_is_named(entry))
+    name = entry.name or entry.role.value
+    return Visitor(entry.role, name, is_named=_is_named(entry), sha256=entry.sha256)
+
+
+def _still_good(tokens: Tokens, session: TokenEntry | None) -> TokenEntry | None:
+    """Return a session unless its token was revoked, rotated, or may do less by now."""
+    token = tokens.known(session.sha256) if session is not None else None
+    if token is None or session is None or not allows(token.role, session.role):
+        return None
+    return session
 
 
 def session_of(cookie: str | None) -> str | None:

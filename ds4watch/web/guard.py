@@ -10,9 +10,11 @@ from http import HTTPStatus
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ds4watch.web.gate import READS, Gate, Turned, Visit, admit
+from ds4watch.web.gate import ALERTS, READS, Gate, Turned, Visit, admit
 
 MAX_BODY_BYTES = 64 << 10
+MAX_ALERTS_BYTES = 8 << 20
+"""An Alertmanager sends a whole group at once, and takes a refusal for final."""
 BODY_TIMEOUT_SECONDS = 10.0
 PROBLEM_TYPE = "application/problem+json"
 VISITOR_KEY = "ds4.visitor"
@@ -65,31 +67,30 @@ class Guard:
         if visit.method in READS:
             await self._app(scope, receive, sender)
             return
-        body = await _read_body(receive, headers)
+        most = MAX_ALERTS_BYTES if visit.path in ALERTS else MAX_BODY_BYTES
+        body = await _read_body(receive, headers, most)
         if isinstance(body, Turned):
             await answer(sender, body)
             return
         await self._app(scope, _replay(body, receive), sender)
 
 
-async def _read_body(receive: Receive, headers: Headers) -> bytes | Turned:
-    too_large = Turned(
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {MAX_BODY_BYTES} bytes"
-    )
+async def _read_body(receive: Receive, headers: Headers, most: int) -> bytes | Turned:
+    too_large = Turned(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body may have {most} bytes")
     length = headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > MAX_BODY_BYTES:
+    if length.isdecimal() and int(length) > most:
         return too_large
-    body = b""
+    body = bytearray()
     try:
         async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
             while True:
                 message = await receive()
                 chunk: bytes = message.get("body", b"")
                 body += chunk
-                if len(body) > MAX_BODY_BYTES:
+                if len(body) > most:
                     return too_large
                 if not message.get("more_body", False):
-                    return body
+                    return bytes(body)
     except TimeoutError:
         return Turned(HTTPStatus.REQUEST_TIMEOUT, "the body did not arrive in time")
 

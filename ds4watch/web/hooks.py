@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Protocol
 
@@ -9,7 +10,10 @@ from fastapi import APIRouter, Body, Depends, Request, Response
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
-from ds4watch.model.errors import Ds4watchError, RefusedError, StoreError
+from ds4watch.model.errors import Ds4watchError, EdgeError, RefusedError, StoreError
+from ds4watch.web.docs import REFUSED, REFUSED_WRITES
+
+_log = logging.getLogger(__name__)
 
 Period = Literal["daily", "weekly"]
 
@@ -35,18 +39,32 @@ def hooks(taker: Hooks) -> APIRouter:
     documented = Depends(HTTPBearer(auto_error=False, scheme_name="token"))
     router = APIRouter()
 
-    @router.post("/hooks/slack", summary="Buttons of Slack; signed, needs no token")
+    @router.post(
+        "/hooks/slack",
+        summary="Buttons of Slack; signed, needs no token",
+        response_class=Response,
+        responses=REFUSED_WRITES,
+    )
     async def slack(request: Request) -> Response:
         headers = {name.lower(): value for name, value in request.headers.items()}
         try:
             signed = await taker.slack(headers, await request.body())
+        except EdgeError as error:
+            # Whoever calls may be anybody: where a secret is kept is not for them.
+            _log.warning("a button in Slack was not taken: %s", error)
+            raise HTTPException(503, "it cannot be taken now; the daemon's log says why") from error
         except Ds4watchError as error:
             raise HTTPException(400, str(error)) from error
         if not signed:
             raise HTTPException(401, "not signed by Slack within the last five minutes")
         return Response(status_code=200)
 
-    @router.post("/hooks/alertmanager", summary="Alertmanager's webhook", dependencies=[documented])
+    @router.post(
+        "/hooks/alertmanager",
+        summary="Alertmanager's webhook",
+        dependencies=[documented],
+        responses=REFUSED_WRITES,
+    )
     async def alertmanager(document: Annotated[Any, Body()]) -> dict[str, Any]:
         try:
             return await taker.alertmanager(document)
@@ -56,11 +74,20 @@ def hooks(taker: Hooks) -> APIRouter:
             # Alertmanager tries again.
             raise HTTPException(503, str(error)) from error
 
-    @router.get("/reports/{period}", summary="The last whole day or week, beside the one before")
+    @router.get(
+        "/reports/{period}",
+        summary="The last whole day or week, beside the one before",
+        responses=REFUSED,
+    )
     async def report(period: Period) -> dict[str, Any]:
         return await _report(taker, period, tell=False)
 
-    @router.post("/reports/{period}", summary="Tell it to all channels", dependencies=[documented])
+    @router.post(
+        "/reports/{period}",
+        summary="Tell it to all channels",
+        dependencies=[documented],
+        responses=REFUSED_WRITES,
+    )
     async def tell(period: Period) -> dict[str, Any]:
         return await _report(taker, period, tell=True)
 

@@ -29,7 +29,7 @@ def session(sessions: Sessions) -> APIRouter:
     async def link(request: Request) -> LinkBody:
         visitor = visitor_of(request)
         assert visitor.role is not None
-        code = sessions.link(visitor.role, visitor.name)
+        code = sessions.link(visitor.role, visitor.name, visitor.sha256)
         return LinkBody(path=f"/login?code={code}", expires_in_seconds=LINK_SECONDS)
 
     @router.delete("", status_code=204, summary="End one's session", responses=REFUSED_WRITES)

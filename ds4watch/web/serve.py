@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ds4watch.model.ports import Clock
 from ds4watch.web.app import create_app
 from ds4watch.web.events import EventFeed
-from ds4watch.web.gate import Secrets
+from ds4watch.web.gate import Tokens
 from ds4watch.web.listen import Tls
 from ds4watch.web.ports import Ports
 from ds4watch.web.server import AdminServer
@@ -18,7 +18,7 @@ def admin_server(
     listener: socket.socket,
     ports: Ports,
     *,
-    tokens: Secrets,
+    tokens: Tokens,
     render_metrics: Callable[[], bytes],
     clock: Clock,
     open_reads: bool,

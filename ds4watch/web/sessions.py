@@ -31,10 +31,13 @@ class Sessions:
         self._links: dict[str, _Held] = {}
         self._open: dict[str, _Held] = {}
 
-    def link(self, role: Role, name: str) -> str:
-        """Return a code that lets in once, within LINK_SECONDS. A page is never an admin."""
+    def link(self, role: Role, name: str, token: str) -> str:
+        """Return a code that lets in once, within LINK_SECONDS. A page is never an admin.
+
+        token: the digest of who asks for it, without which the session ends.
+        """
         most = Role.OPERATOR if allows(role, Role.OPERATOR) else role
-        return self._hold(self._links, TokenEntry(most, "", name), LINK_SECONDS)
+        return self._hold(self._links, TokenEntry(most, token, name), LINK_SECONDS)
 
     def enter(self, code: str) -> str | None:
         """Return the secret of a new session; None if the code is spent, old or unknown."""

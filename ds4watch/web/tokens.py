@@ -54,6 +54,10 @@ class TokenTable:
                 found = entry
         return found
 
+    def known(self, sha256: str) -> TokenEntry | None:
+        """Return the token with this digest."""
+        return next((it for it in self.entries if it.sha256 == sha256), None)
+
 
 def local_file(role: Role) -> str:
     """Return the name of the file that has a role's secret for this machine."""
@@ -135,11 +139,18 @@ class TokenFiles:
 
     def find(self, secret: str | None) -> TokenEntry | None:
         """Return the token of a secret."""
+        return self._now().find(secret)
+
+    def known(self, sha256: str) -> TokenEntry | None:
+        """Return the token with this digest, if it is let in still."""
+        return self._now().known(sha256)
+
+    def _now(self) -> TokenTable:
         seen = self._look()
         if seen != self._seen:
             self._seen = seen
             self._read_anew()
-        return self._table.find(secret)
+        return self._table
 
     def _read_anew(self) -> None:
         try:

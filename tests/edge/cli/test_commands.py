@@ -120,6 +120,9 @@ async def test_a_hold_is_placed_with_the_local_token_and_lifted(tmp_path: Path) 
         ended = await ds4watch("resume", "default", *where, cwd=tmp_path, **environ)
         assert (ended.code, ended.out) == (0, "the hold on default is lifted\n")
         assert daemon.held == {}
+        await ds4watch(*told, cwd=tmp_path, **environ)
+        ended = await ds4watch("resume", "default", "--json", *where, cwd=tmp_path, **environ)
+        assert json.loads(ended.out) == {"lifted": "default"}
         ended = await ds4watch("resume", "default", *where, cwd=tmp_path, **environ)
         assert ended.code == 1
         assert "(404): there is no hold on default" in ended.err

@@ -38,6 +38,8 @@ async def test_alerts_are_silenced_listed_and_told_of_again(tmp_path: Path) -> N
         listed = (await run("silences")).out
         assert "load test" in listed
         assert 'alertname="QueueDepthHigh"' in listed
+        silence["why"] = "[/b] [moved] to ann"
+        assert silence["why"] in (await run("silences")).out
         unknown = await run("unsilence", "ffff")
         assert (unknown.code, unknown.err.count("\n")) == (2, 1)
         ended = await run("unsilence", "0000")

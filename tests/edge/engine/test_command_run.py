@@ -12,7 +12,7 @@ from ds4watch.engine.parts import Known
 from ds4watch.engine.silence_desk import SilenceDesk
 from ds4watch.history.rows import AuditKind, Command, CommandStatus
 from ds4watch.history.state import StateStore
-from ds4watch.model.errors import RefusedError
+from ds4watch.model.errors import EdgeReason, RefusedError, WorkerError
 from tests.edge.history.helpers import NOW, FixedClock
 
 CLOCK = FixedClock()
@@ -60,6 +60,7 @@ async def test_a_row_silences_and_another_ends_it(store: StateStore) -> None:
         ("silence", {"matchers": ["a=b"], "until": NOW - 5}, "would end before it begins"),
         ("silence", {"matchers": ["a=b"], "until": NOW + 1e9}, "must be within 365 days"),
         ("no", {}, "not today"),
+        ("away", {}, "it does not answer"),
     ],
 )
 async def test_what_cannot_be_carried_out_is_refused_and_audited(
@@ -70,8 +71,14 @@ async def test_what_cannot_be_carried_out_is_refused_and_audited(
         message = "not today"
         raise RefusedError(message)
 
+    async def fail(command: Command) -> str:
+        del command
+        message = "it does not answer"
+        raise WorkerError(message, reason=EdgeReason.TIMEOUT, retryable=True)
+
     silences = SilenceDesk(store.desk, Known(), CLOCK)
-    run = CommandRun(store, silences, wake=lambda: None, clock=CLOCK, carry={"no": refuse})
+    carry = {"no": refuse, "away": fail}
+    run = CommandRun(store, silences, wake=lambda: None, clock=CLOCK, carry=carry)
     found = await outcome(store, run, kind, **body)
     assert found.status is CommandStatus.REFUSED
     assert told in found.told

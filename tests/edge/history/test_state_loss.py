@@ -18,9 +18,20 @@ from ds4watch.history.rows import AuditKind, CostRow, SpoolBatch, TickCommit
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import Hold
 from ds4watch.model.errors import EdgeReason, StoreError
+from ds4watch.model.silence import LabelTest, Silence
 from tests.edge.history.helpers import NOW, FixedClock, query
 from tests.edge.history.state_facts import FIRING, PLAN, RECORD, TO_FIRING
 
+ENDED = "3c1f0a52-0000-4c8e-9a55-2f6c1d7e8b90"
+SILENCE = Silence(
+    id="0b8e6b6e-4b0e-4c8e-9a55-2f6c1d7e8b90",
+    matchers=(LabelTest("alertname", "=", "Queue"),),
+    starts_at=NOW,
+    ends_at=NOW + 60,
+    who="ann",
+    why="a demo",
+    placed_at=NOW,
+)
 HOLD = Hold("pool", NOW + 60, "ann", "a demo", NOW)
 
 
@@ -80,6 +91,9 @@ async def test_while_it_runs_the_daemon_goes_on_with_what_it_remembers(
     await store.place_hold(HOLD)
     await store.place_hold(replace(HOLD, target="other"))
     await store.lift_hold("other", who="ann", at=NOW)
+    for silence in (SILENCE, replace(SILENCE, id=ENDED)):
+        await store.desk.place_silence(silence)
+    await store.desk.expire_silence(ENDED, who="ann", at=NOW)
     spool = SpoolBatch("g0", 0, 100, (RECORD,))
     await store.commit_tick(TickCommit(at=NOW, alerts=(FIRING,), spools=(spool,)))
     spoil(path)
@@ -90,10 +104,11 @@ async def test_while_it_runs_the_daemon_goes_on_with_what_it_remembers(
     restored = await store.load(NOW + 4)
     assert [state.name for state in restored.alerts] == ["Queue"]
     assert restored.holds == (HOLD,)
+    assert await store.desk.silences(NOW + 4) == (SILENCE,)
     assert restored.spool_offsets == {"g0": 100}
     assert restored.last_tick_at == NOW + 3
     (entry,) = await store.audit(10, kind=AuditKind.DAEMON)
-    assert entry.summary.endswith("Holds, alerts and the level are as they were.")
+    assert entry.summary.endswith("Holds, silences, alerts and the level are as they were.")
     assert [it.levelno for it in caplog.records if "is corrupt" in it.message] == [logging.WARNING]
     await store.close()
 

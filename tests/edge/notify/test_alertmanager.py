@@ -151,6 +151,12 @@ class Kept:
         self.values[name] = json.loads(json.dumps(value))
 
 
+class SlowKept(Kept):
+    async def keep_value(self, name: str, value: Any) -> None:
+        await asyncio.sleep(0)
+        await super().keep_value(name, value)
+
+
 def webhook(*names: str, status: str = "firing") -> dict[str, Any]:
     return {
         "version": "4",
@@ -187,6 +193,13 @@ async def test_an_alert_of_others_drives_the_policy_and_its_silence_is_no_all_cl
     await again.take(webhook("Disk", status="resolved"))
     assert level_asked(again, clock.at) == (0, 0)
     assert all(math.isnan(it.value) for it in again.alerts(clock.at))
+
+
+async def test_groups_that_are_posted_side_by_side_undo_none_of_each_other() -> None:
+    external = ExternalAlerts(SlowKept(), None, Clock(), fresh_seconds=600)
+    await asyncio.gather(external.take(webhook("Disk")), external.take(webhook("Net")))
+    names = {it.name for it in external.alerts(Clock().at)}
+    assert names == {"Disk", "Net"}
 
 
 @pytest.mark.parametrize("document", [None, [], {}, {"alerts": {}}, "x"])

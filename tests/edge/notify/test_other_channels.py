@@ -15,6 +15,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from ds4watch.notify.apprise_channel import Apprise
+from ds4watch.notify.group_channel import ChannelError
 from ds4watch.notify.heartbeat import Heartbeat
 from ds4watch.notify.secret import Secret
 from ds4watch.notify.slack import Slack, SlackPlace
@@ -88,6 +89,13 @@ async def test_a_webhook_that_was_taken_away_keeps_its_messages_and_its_secret(
     assert rig.figure('ds4_outbox_groups{channel="slack_webhook"}') == 1
     assert "Slack refuses us: no_service" in caplog.text
     assert "hush" not in caplog.text
+
+
+def test_a_file_of_several_lines_is_no_secret_that_fits_into_a_header(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("one\ntwo\n")
+    with pytest.raises(ChannelError, match="has several lines"):
+        Secret(file=file).read()
 
 
 @OF_APPRISE

@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from ds4watch.alerting.grouping import Group, News, Note, Why
 from ds4watch.history.group_rows import stored_groups
+from ds4watch.model.silence import LabelTest, Silence
 from ds4watch.notify.group_channel import Telling
 from ds4watch.notify.secret import Secret
 from ds4watch.notify.slack import Slack, SlackPlace
@@ -112,6 +113,57 @@ async def test_a_firing_group_is_repeated_in_its_thread_unless_somebody_sees_to_
     assert "ann sees to it" in post.shown
     await rig.later(50_000)
     assert len(slack.thread_of(post)) == 2
+
+
+async def test_a_group_that_somebody_sees_to_is_not_counted_as_waiting(
+    rig: Rig, slack: SlackServer
+) -> None:
+    await rig.tick(("Queue", "w1"))
+    await rig.later(30)
+    (key,) = [it.key for it in (await stored(rig)).values()]
+    note = Note("n", "said", rig.clock.now(), {"id": "n", "text": "acknowledged (ann)"})
+    await rig.store.say_in_group("slack", key, note, acknowledged_by="ann", settings=rig.settings)
+    await rig.later(1)
+    posts = len(slack.posts)
+    await rig.later(20_000)
+    await rig.notifier.look()
+    assert rig.figure('ds4_outbox_groups{channel="slack"}') == 0
+    assert rig.figure('ds4_outbox_oldest_seconds{channel="slack"}') == 0
+    assert len(slack.posts) == posts
+
+
+async def test_nobody_is_reminded_of_what_was_silenced_after_it_was_told(
+    rig: Rig, slack: SlackServer
+) -> None:
+    await rig.tick(("Queue", "w1"))
+    await rig.later(30)
+    (post,) = slack.mains
+    now = rig.clock.now()
+    test = LabelTest("alertname", "=", "Queue")
+    await rig.store.desk.place_silence(Silence("s", (test,), now, now + 20_000, "ann", "x", now))
+    await rig.later(15_000)
+    await rig.notifier.look()
+    assert slack.thread_of(post) == []
+    assert rig.figure('ds4_outbox_groups{channel="slack"}') == 0
+    await rig.later(5_000)
+    await rig.later(300)
+    assert "Still: Queue (warning)" in slack.thread_of(post)[0].shown
+
+
+async def test_an_alert_that_ends_without_a_word_is_told_to_be_over_once(
+    rig: Rig, slack: SlackServer
+) -> None:
+    await rig.tick(("Queue", "w1"))
+    await rig.later(30)
+    (post,) = slack.mains
+    rig.firing.clear()
+    await rig.tick()
+    await rig.later(14_400)
+    assert post.text == "Queue: over"
+    for _ in range(10):
+        await rig.later(14_400)
+    assert [it.text for it in slack.thread_of(post)] == ["Queue: over"]
+    assert slack.mains == [post]
 
 
 async def stored(rig: Rig) -> dict[str, Group]:

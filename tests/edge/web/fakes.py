@@ -8,11 +8,12 @@ from typing import Any
 
 from ds4watch.access.keys import digest
 from ds4watch.access.roles import Role
+from ds4watch.alerting.external import read_webhook
 from ds4watch.alerting.silences import read_matchers
 from ds4watch.history.rows import GivenAnswer
 from ds4watch.model.errors import ConfigError, EdgeReason, Located, RefusedError, StoreError
 from ds4watch.model.question import Question
-from ds4watch.web.gate import Secrets
+from ds4watch.web.gate import Tokens
 from ds4watch.web.listen import Tls, bind
 from ds4watch.web.ports import Ports
 from ds4watch.web.serve import admin_server
@@ -380,6 +381,7 @@ class FakeDaemon:
         self.quality = FakeQuality()
         self.broken = False
         self.desk = FakeDesk()
+        self.hooks = FakeHooks()
 
     def status(self) -> dict[str, Any]:
         if self.broken:
@@ -743,6 +745,27 @@ class FakeQuality:
         return known
 
 
+class FakeHooks:
+    """The port of those who call us, in memory."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    async def slack(self, headers: Mapping[str, str], body: bytes) -> bool:
+        del body
+        if self.error is not None:
+            raise self.error
+        return headers.get("x-slack-signature") == "v0=right"
+
+    async def alertmanager(self, document: Any) -> dict[str, Any]:
+        handed = read_webhook(document, AT)
+        found = {"firing": len(handed.firing), "resolved": len(handed.over)}
+        return found | {"refused": list(handed.faults), "known": len(handed.firing)}
+
+    async def report(self, period: str, *, tell: bool) -> dict[str, Any]:
+        return {"period": period, "told": tell}
+
+
 class FakeHistory:
     """The port of queries, in memory: it answers with what it was asked."""
 
@@ -790,7 +813,15 @@ GROUPS: list[dict[str, Any]] = [
 
 def ports_of(daemon: FakeDaemon, queries: FakeHistory | None = None) -> Ports:
     histories = queries or FakeHistory()
-    return Ports(daemon, daemon, FakeFacts(), histories, desk=daemon.desk, quality=daemon.quality)
+    return Ports(
+        daemon,
+        daemon,
+        FakeFacts(),
+        histories,
+        desk=daemon.desk,
+        quality=daemon.quality,
+        hooks=daemon.hooks,
+    )
 
 
 @asynccontextmanager
@@ -800,7 +831,7 @@ async def serving(
     queries: FakeHistory | None = None,
     open_reads: bool = True,
     port: int = 0,
-    tokens: Secrets = TOKENS,
+    tokens: Tokens = TOKENS,
     tls: Tls | None = None,
 ) -> AsyncIterator[AdminServer]:
     server = admin_server(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from http.cookies import SimpleCookie
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
 from ds4watch.access.roles import Role
+from ds4watch.web.tokens import TokenFiles, write_private
 from tests.edge.web.asking import API, OPERATOR, ask, bearer
 from tests.edge.web.fakes import FakeDaemon, serving
 
@@ -56,6 +58,16 @@ async def test_a_verb_is_held_against_what_it_is_done_to_and_a_stream_has_no_tag
         async with asyncio.timeout(5):
             endless = await ask(client, "POST", "/events/x", headers=OPERATOR | {"If-Match": tag})
         assert endless.status == 412
+
+
+async def test_of_who_has_no_token_no_answer_is_kept() -> None:
+    """The signed route lets anybody in: they would push out the answers of others."""
+    daemon = FakeDaemon()
+    async with serving(daemon) as server, aiohttp.ClientSession(server.url) as client:
+        for number in range(3):
+            headers = {"Idempotency-Key": f"k-{number}"}
+            assert (await ask(client, "POST", "/hooks/slack", headers=headers)).status == 401
+    assert daemon.desk.answers == {}
 
 
 async def test_who_sends_a_key_again_gets_the_same_answer_and_it_is_done_once() -> None:
@@ -107,9 +119,11 @@ async def test_the_same_key_twice_at_once_is_a_conflict() -> None:
         assert (await first).status == 200
 
 
-async def entered(client: aiohttp.ClientSession, role: Role = Role.ADMIN) -> dict[str, str]:
+async def entered(
+    client: aiohttp.ClientSession, headers: dict[str, str] | None = None
+) -> dict[str, str]:
     """Return the cookie of a page that came in by a link."""
-    link = await ask(client, "POST", "/session", headers=bearer(role))
+    link = await ask(client, "POST", "/session", headers=headers or bearer(Role.ADMIN))
     assert link.status == 201
     async with client.get(link.body["path"], allow_redirects=False) as answer:
         assert (answer.status, answer.headers["Location"]) == (303, "/")
@@ -135,6 +149,20 @@ async def test_a_page_enters_once_by_a_link_acts_as_an_operator_and_leaves() -> 
         key = {"name": "k", "sha256": "ab" * 32}
         assert (await ask(client, "POST", "/keys", key, headers=own)).status == 403
         assert (await ask(client, "DELETE", "/session", headers=own)).status == 204
+        assert (await ask(client, "GET", "/session", headers=cookie)).status == 401
+
+
+async def test_a_session_ends_with_the_token_that_it_came_by(tmp_path: Path) -> None:
+    tokens = TokenFiles(tmp_path)
+    secret = (tmp_path / "operator.token").read_text().strip()
+    jar = aiohttp.DummyCookieJar()
+    async with (
+        serving(FakeDaemon(), open_reads=False, tokens=tokens) as server,
+        aiohttp.ClientSession(server.url, cookie_jar=jar) as client,
+    ):
+        cookie = await entered(client, {"Authorization": f"Bearer {secret}"})
+        assert (await ask(client, "GET", "/session", headers=cookie)).status == 200
+        write_private(tmp_path / "operator.token", "another\n")
         assert (await ask(client, "GET", "/session", headers=cookie)).status == 401
 
 

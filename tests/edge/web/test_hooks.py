@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import aiohttp
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from ds4watch.model.errors import EdgeReason, RefusedError, StoreError
+from ds4watch.model.errors import EdgeReason, NotifyError, RefusedError, StoreError
 from ds4watch.web.gate import Gate, Turned, Visit, admit
 from ds4watch.web.hooks import hooks
 from ds4watch.web.tokens import TokenTable
+from tests.edge.web.asking import ask
+from tests.edge.web.fakes import FakeDaemon, serving
 
 
 class Taker:
@@ -71,6 +74,29 @@ def test_alertmanager_tries_again_only_what_may_succeed(client: TestClient, take
     assert client.post("/hooks/alertmanager", json={}).status_code == 503
     taker.error = RefusedError("no webhook")
     assert client.post("/hooks/alertmanager", json={}).status_code == 422
+
+
+def test_who_is_not_known_hears_nothing_of_where_secrets_are(
+    client: TestClient, taker: Taker, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = "cannot read /etc/ds4watch/hush: PermissionError"
+    taker.error = NotifyError(told, reason=EdgeReason.REFUSED)
+    answer = client.post("/hooks/slack", content=b"x", headers={"X-Slack-Signature": "v0=1"})
+    assert answer.status_code == 503
+    assert "hush" not in answer.text
+    assert told in caplog.text
+
+
+async def test_a_group_of_many_alerts_is_taken_and_other_bodies_stay_small() -> None:
+    alerts = [
+        {"status": "firing", "labels": {"alertname": "A", "n": str(number), "x": "y" * 500}}
+        for number in range(1000)
+    ]
+    async with serving(FakeDaemon()) as server, aiohttp.ClientSession(server.url) as session:
+        told = await ask(session, "POST", "/hooks/alertmanager", {"alerts": alerts})
+        assert (told.status, told.body["firing"]) == (200, 1000)
+        refused = await ask(session, "POST", "/reload", {"why": "y" * 70_000})
+        assert refused.status == 413
 
 
 def test_a_report_is_shown_by_get_and_told_by_post(client: TestClient, taker: Taker) -> None:

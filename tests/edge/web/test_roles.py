@@ -54,6 +54,9 @@ ROUTES = {
     "POST /api/ds4/v1/quality/stop": OPERATE,
     "GET /api/ds4/v1/quality/table": VIEW,
     "POST /api/ds4/v1/quality/baselines/{profile}/forget": OPERATE,
+    "POST /api/ds4/v1/hooks/alertmanager": OPERATE,
+    "GET /api/ds4/v1/reports/{period}": VIEW,
+    "POST /api/ds4/v1/reports/{period}": OPERATE,
     "GET /api/ds4/v1/config": VIEW,
     "GET /api/ds4/v1/rules": VIEW,
     "GET /api/ds4/v1/rules/{name}": VIEW,
@@ -84,6 +87,7 @@ ROUTES = {
         )
     },
 }  # fmt: skip
+SIGNED = "POST /api/ds4/v1/hooks/slack"
 
 
 class Refusal(NamedTuple):
@@ -126,7 +130,7 @@ def test_every_route_has_a_row_with_the_role_that_the_document_names() -> None:
         for path, operations in document["paths"].items()
         for method, told in operations.items()
     }
-    assert named == {route: role.value for route, role in ROUTES.items()}
+    assert named == {route: role.value for route, role in ROUTES.items()} | {SIGNED: "none"}
 
 
 async def test_every_route_refuses_no_token_a_wrong_one_and_each_lesser_role() -> None:
@@ -141,6 +145,14 @@ async def test_every_route_refuses_no_token_a_wrong_one_and_each_lesser_role() -
             for role in [it for it in Role if it not in lesser(needed)]:
                 let_in = await status_of(server, route, bearer(role))
                 assert let_in.status not in (401, 403), (route, role)
+
+
+async def test_the_signed_route_asks_for_a_signature_whatever_the_token() -> None:
+    async with serving(FakeDaemon(), open_reads=False) as server:
+        for headers in ({}, bearer(Role.ADMIN)):
+            refused = await status_of(server, SIGNED, headers)
+            assert refused == (401, "application/problem+json")
+        assert (await status_of(server, SIGNED, {"X-Slack-Signature": "v0=right"})).status == 200
 
 
 async def test_on_loopback_reading_is_open_and_changing_is_not() -> None:

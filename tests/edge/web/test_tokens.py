@@ -56,13 +56,17 @@ async def test_tokens_are_made_rotated_and_revoked_while_the_daemon_runs(tmp_pat
     await ds4watch("tokens", "rotate", "admin", *where, cwd=tmp_path)
     assert role_of(files, old) is None
     assert role_of(files, (tmp_path / "admin.token").read_text().strip()) is Role.ADMIN
-    await ds4watch("tokens", "revoke", "ann", *where, cwd=tmp_path)
+    gone = await ds4watch("tokens", "revoke", "ann", "--json", *where, cwd=tmp_path)
+    assert json.loads(gone.out) == {"revoked": "ann"}
     assert role_of(files, rotated.out.strip()) is None
+    made = await ds4watch("tokens", "create", "bob", "--json", *where, cwd=tmp_path)
+    assert (made.err, role_of(files, json.loads(made.out)["secret"])) == ("", Role.VIEWER)
     assert told == [
         "ann (operator) is let in",
         "ann has another secret or role (operator)",
         "admin has another secret or role (admin)",
         "ann is let in no more",
+        "bob (viewer) is let in",
     ]
 
 
