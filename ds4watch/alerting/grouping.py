@@ -9,7 +9,7 @@ comes back goes on in its message; past `max_groups` all others share one messag
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -21,7 +21,8 @@ from ds4watch.model.series import Labels, labels_of
 OVERFLOW = "overflow"
 """Key of the group that takes in what would be a message too many."""
 MAX_MEMBERS = 2000
-GONE = "is no longer watched, or ended while it was silenced"
+ENDED = "-ended"
+"""Behind the id of news: that it is over, which nobody told (group_view)."""
 
 
 class Told(StrEnum):
@@ -184,17 +185,28 @@ def _open(groups: dict[str, Group], news: News, settings: GroupSettings) -> str:
 
 def _with(group: Group, news: News) -> Group:
     before = next((it for it in group.members if it.news.fingerprint == news.fingerprint), None)
-    if news.firing and (before is None or not before.news.firing):
+    if news.firing:
         group = replace(group, acknowledged_by="")
     if before is not None:
-        fired_at = news.at if news.firing and not before.news.firing else before.fired_at
-        after = replace(before, news=news, fired_at=fired_at)
+        after = _followed(before, news)
         return replace(
             group, members=tuple([after if it is before else it for it in group.members])
         )
     if len(group.members) >= MAX_MEMBERS:
         return replace(group, more=group.more + news.firing)
     return replace(group, members=(*group.members, Member(news, fired_at=news.at)))
+
+
+def _followed(before: Member, news: News) -> Member:
+    """Return a member after what came.
+
+    Each time an alert fires it is told once: of one that fires though it fired already, the end
+    was told to nobody, as of a silenced one. People have to hear that it is there again.
+    """
+    if not news.firing:
+        return replace(before, news=news)
+    told = Told.NOTHING if before.news.firing else before.told
+    return replace(before, news=news, fired_at=news.at, told=told)
 
 
 def _take_note(groups: dict[str, Group], home: Mapping[str, str], note: Note) -> None:
@@ -212,24 +224,13 @@ def said(group: Group, note: Note, acknowledged_by: str | None) -> Group:
     return replace(group, notes=(*group.notes, note), acknowledged_by=by)
 
 
-def decide(
-    group: Group,
-    now: UnixSeconds,
-    settings: GroupSettings,
-    *,
-    is_muted: Callable[[Labels], bool] = lambda _labels: False,
-) -> Why | None:
-    """Return why a group is to be told now; None: it is not.
-
-    is_muted: whether an alert with these labels is silenced; only such are not repeated.
-    """
+def decide(group: Group, now: UnixSeconds, settings: GroupSettings) -> Why | None:
+    """Return why a group is to be told now; None: it is not."""
     if now < due_at(group, settings):
         return None
     if pending := _pending(group):
         return pending
-    if group.acknowledged_by or all(is_muted(it.news.labels) for it in group.firing):
-        return None
-    return Why.REPEAT
+    return Why.REPEAT if group.firing and not group.acknowledged_by else None
 
 
 def due_at(group: Group, settings: GroupSettings) -> UnixSeconds:
@@ -262,9 +263,9 @@ def told(group: Group, sent: Group, now: UnixSeconds) -> Group:
 
     What came while it was being sent is news still.
     """
-    was = {it.news.fingerprint: it.stands for it in sent.members}
+    was = {it.news.fingerprint: it for it in sent.members}
     noted = {it.id for it in sent.notes}
-    members = [replace(it, told=was.get(it.news.fingerprint, it.told)) for it in group.members]
+    members = [_told_as(it, was.get(it.news.fingerprint)) for it in group.members]
     kept = [it for it in members if it.news.firing or it.is_news]
     firing = [it.news.tier.rank for it in kept if it.told is Told.FIRING]
     return replace(
@@ -278,28 +279,16 @@ def told(group: Group, sent: Group, now: UnixSeconds) -> Group:
     )
 
 
+def _told_as(member: Member, sent: Member | None) -> Member:
+    if sent is None:
+        return member
+    is_ended = sent.news.id == member.news.id + ENDED
+    return replace(member, news=sent.news if is_ended else member.news, told=sent.stands)
+
+
 def is_over(group: Group, now: UnixSeconds, settings: GroupSettings) -> bool:
     """Return whether nothing is left of a group to be told or to be waited for."""
     return not group.members and not group.notes and now >= due_at(group, settings)
-
-
-def without_gone(group: Group, firing: Collection[str], now: UnixSeconds) -> Group:
-    """Return a group in which what no rule speaks of any more is over.
-
-    An alert whose rule was taken away ends without a word; it must not be repeated for ever.
-    """
-    members = tuple([_ended(it, now) if _is_gone(it, firing) else it for it in group.members])
-    return group if members == group.members else replace(group, members=members)
-
-
-def _is_gone(member: Member, firing: Collection[str]) -> bool:
-    is_told = member.news.firing and member.told is Told.FIRING
-    return is_told and member.news.fingerprint not in firing
-
-
-def _ended(member: Member, now: UnixSeconds) -> Member:
-    news = replace(member.news, id=f"{member.news.id}-gone", firing=False, at=now, reason=GONE)
-    return replace(member, news=news)
 
 
 def ranked(members: Iterable[Member]) -> Sequence[Member]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ds4watch.config.files import LoadedSettings, profile_files, read_profiles, wanted_workers
 from ds4watch.config.lints.check import lint_profiles
 from ds4watch.config.lints.findings import Lint, Severity
-from ds4watch.config.lints.fleet import Fleet, room_fault, sleep_fault
+from ds4watch.config.lints.fleet import Fleet, room_fault, sleep_fault, unpriced_fault
 from ds4watch.config.lints.gpus import GpuFacts
 from ds4watch.config.shipped import shipped
 from ds4watch.engine.model_facts import look_at
@@ -38,14 +38,16 @@ def check_profiles(
     found = lint_profiles(tuple(files.values()), models, gpus, loaded.settings, examples=examples)
     profiles = {name: it.profile for name, it in files.items()}
     fleet = Fleet(profiles, models, loaded.settings)
+    workers, prices = "fleet.workers", "cost.prices"
     faults = (
-        (Severity.ERROR, room_fault(wanted, profiles, gpus)),
-        (Severity.WARNING, sleep_fault(wanted, fleet, _host_bytes(), gpus)),
+        (Severity.ERROR, workers, room_fault(wanted, profiles, gpus)),
+        (Severity.WARNING, workers, sleep_fault(wanted, fleet, _host_bytes(), gpus)),
+        (Severity.WARNING, prices, unpriced_fault(wanted, profiles, loaded.settings)),
     )
     file = str(loaded.file) if loaded.file else None
     told = (
-        Lint(severity, Located(fault[0], file, field="fleet.workers", mend=fault[1]))
-        for severity, fault in faults
+        Lint(severity, Located(fault[0], file, field=field, mend=fault[1]))
+        for severity, field, fault in faults
         if fault is not None
     )
     return (*found, *told)

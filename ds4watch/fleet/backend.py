@@ -115,6 +115,11 @@ class LocalBackend:
             self._place.gpus.release(spec.id)
         return gone
 
+    def remains(self, spec: WorkerSpec) -> str:
+        """Return in a line which processes of a worker run, and how to end them."""
+        record = self._records.get(spec.id)
+        return left_of(record) if record is not None else ""
+
     async def left(self) -> tuple[str, ...]:
         """Return a line for each worker of which a process runs, and how to end it."""
         units = [it for it in self._table.records() if it.unit.startswith("worker/")]

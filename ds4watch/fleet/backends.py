@@ -32,6 +32,10 @@ class Backend(Protocol):
         """Stop a worker and all it started. Returns False if something of it is left."""
         ...
 
+    def remains(self, spec: WorkerSpec) -> str:
+        """Return in a line what of a worker withstood a stop, and how to end it."""
+        ...
+
     async def left(self) -> tuple[str, ...]:
         """Return a line for each worker of this fleet that runs: what it is, how to end it.
 

@@ -86,7 +86,9 @@ class Deeds:
         """Do a deed other than a start and return what was seen of the worker."""
         spec = worker.spec
         if todo is Deed.STOP:
-            return Seen(alive=False, gone=await self._backend.stop(spec))
+            gone = await self._backend.stop(spec)
+            detail = "" if gone else self._backend.remains(spec)
+            return Seen(alive=False, gone=gone, detail=detail)
         if worker.life.phase not in MAY_DIE and todo is Deed.NOTHING:
             return Seen(alive=False)
         if not self._backend.is_alive(spec):
@@ -98,7 +100,11 @@ class Deeds:
             return await self._ask(worker, client, limits)
         if todo is Deed.WARM_UP:
             return await self._warm_up(worker, client, limits)
-        return await _call(client, todo, limits)
+        seen = await _call(client, todo, limits)
+        if todo is Deed.PROBE:
+            worker.note_log(size_of(self._backend.log_path(spec)), self._clock.now())
+            seen = replace(seen, said_at=worker.said_at)
+        return seen
 
     async def _ask(self, worker: Tended, client: WorkerClient, limits: LifeLimits) -> Seen:
         asked_at = self._clock.now()

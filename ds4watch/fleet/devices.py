@@ -189,11 +189,20 @@ def _occupied(device: Device, holdings: Mapping[str, Holding], need: Need) -> st
     holders = holders_of(device.id, holdings)
     if holders:
         room = _WHOLE - _held_share(device, holdings)
-        return "" if need.share <= room + _ROUNDING else f"held by {', '.join(holders)}"
+        if need.share <= room + _ROUNDING:
+            return ""
+        by_share = f", {max(0.0, room):.2f} of it is free" if room > _ROUNDING else ""
+        return f"held by {', '.join(holders)}{by_share}{_asked(need)}"
     if device.foreign_bytes:
         who = ", ".join(f"process {pid}" for pid in device.holders) or "nobody known"
-        return f"{device.foreign_bytes / (1 << 30):.1f} GiB in use by {who}"
+        whole = f"of {device.total_bytes / (1 << 30):.1f} " if device.total_bytes else ""
+        used = f"{device.foreign_bytes / (1 << 30):.1f} {whole}GiB"
+        return f"{used} in use by {who}{_asked(need)}"
     return ""
+
+
+def _asked(need: Need) -> str:
+    return f", {need.share:g} of it is asked for" if need.share < _WHOLE else ""
 
 
 def _held_share(device: Device, holdings: Mapping[str, Holding]) -> float:

@@ -92,6 +92,8 @@ class Seen:
     asked_at: UnixSeconds = 0.0
     exit_code: int | None = None
     healthy: bool | None = None
+    said_at: UnixSeconds = 0.0
+    """When its log last grew; 0 is "not looked at"."""
     canary_ok: bool | None = None
     warmed: bool | None = None
     sleeping: bool | None = None

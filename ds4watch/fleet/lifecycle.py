@@ -39,6 +39,10 @@ from ds4watch.model.worker import WorkerPhase
 CANARY_FAILURES_ALLOWED = 2
 QUIET_SECONDS = 3.0
 """Engines tell their load late, so who drains has to be seen idle for so long."""
+SILENT_LOAD_SECONDS = 60.0
+"""Who says nothing for so long while it loads makes no progress."""
+LONGEST_LOAD = 3.0
+"""So many times the time for a start are the end, whatever is said."""
 _IS_COMING = (WorkerPhase.STARTING, WorkerPhase.LOADING, WorkerPhase.WARMING)
 MAY_DIE = (*_IS_COMING, WorkerPhase.READY, WorkerPhase.DRAINING, WorkerPhase.ASLEEP)
 
@@ -191,7 +195,7 @@ def _is_canary_due(life: Life, limits: LifeLimits, now: UnixSeconds, work: Work)
 
 def _after_stop(life: Life, seen: Seen, now: UnixSeconds) -> Life:
     if not seen.gone:
-        return replace(life, reason=f"something of it survives SIGKILL {seen.detail}".rstrip())
+        return replace(life, reason=f"something of it survives SIGKILL: {seen.detail}")
     life = replace(life, has_remains=False)
     if life.phase is not WorkerPhase.STOPPING:
         return life
@@ -207,11 +211,21 @@ def _starting(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> L
     if limits.is_foreign:
         return failed(life, "it cannot be reached", limits, now)
     if now - life.tried_at > limits.start_timeout_seconds:
-        waited = f"not healthy within {limits.start_timeout_seconds:g} s"
-        return failed(life, waited, limits, now)
+        return _late(life, seen, limits, now)
     if life.phase is WorkerPhase.STARTING:
         return go(life, WorkerPhase.LOADING, "loading the model", now)
     return life
+
+
+def _late(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Life:
+    """Return what becomes of a start that takes too long: one that still loads has longer."""
+    usual, waited = limits.start_timeout_seconds, now - life.tried_at
+    loads_on = 0 <= now - seen.said_at <= SILENT_LOAD_SECONDS
+    if loads_on and waited <= LONGEST_LOAD * usual:
+        return replace(life, reason=f"loading the model, over {usual:g} s: its log still grows")
+    why = f"not healthy within {waited if loads_on else usual:.0f} s"
+    silent = "" if loads_on or not seen.said_at else f", silent for {now - seen.said_at:.0f} s"
+    return failed(life, f"{why}{silent}", limits, now)
 
 
 def _warming(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Life:

@@ -107,11 +107,23 @@ def left_of(record: ProcessRecord) -> str:
 class ProcessTable:
     """The units of one state folder: spawn, find again, stop."""
 
-    def __init__(self, state_dir: Path, clock: Clock) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        clock: Clock,
+        send: Callable[[int, int], None] | None = None,
+        *,
+        kill_seconds: float = _KILL_SECONDS,
+    ) -> None:
+        """Signals are sent by `send`; what is killed has `kill_seconds` to be gone."""
+        self._kill_seconds = kill_seconds
         self._run = state_dir / "run"
         self._logs = state_dir / "logs"
         self._clock = clock
         self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._send = send or _signal
+        self._withstood: dict[str, frozenset[int]] = {}
+        """By unit, processes that SIGKILL did not end."""
         for folder in (self._run, self._logs):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -208,22 +220,33 @@ class ProcessTable:
     async def stop(self, record: ProcessRecord, *, grace_seconds: float) -> bool:
         """End a unit and all it started: SIGTERM to the leader, then SIGKILL to what is left.
 
-        Returns False if something survived SIGKILL (a process stuck in the kernel).
+        Returns False if something survived SIGKILL (a process stuck in the kernel). That is told
+        once and sent nothing more; a later call only waits for its end.
         """
-        if self.is_alive(record):
-            _signal(record.pid, signal.SIGTERM)
+        withstood = self._withstood.get(record.unit, frozenset())
+        if self.is_alive(record) and record.pid not in withstood:
+            self._send(record.pid, signal.SIGTERM)
             grace = max(grace_seconds, record.end_seconds)
             await self._until(lambda: not self.is_alive(record), grace)
         await self._until(lambda: not members(record), _REST_SECONDS)
-        for pid in members(record):
+        for pid in set(members(record)) - withstood:
             log.info("%s: process %s did not stop by itself: killed", record.unit, pid)
-            _signal(pid, signal.SIGKILL)
-        gone = await self._until(lambda: not members(record), _KILL_SECONDS)
+            self._send(pid, signal.SIGKILL)
+        gone = await self._until(lambda: not members(record), self._kill_seconds)
+        self._note_withstood(record, withstood)
         if gone:
             self.forget(record)
-        else:
-            log.error("%s: %s survive SIGKILL", record.unit, members(record))
         return gone
+
+    def _note_withstood(self, record: ProcessRecord, before: frozenset[int]) -> None:
+        left = frozenset(members(record))
+        if left - before:
+            log.error("SIGKILL does not end it: %s", left_of(record))
+        elif before and not left:
+            log.warning("%s: what survived SIGKILL is gone", record.unit)
+        self._withstood.pop(record.unit, None)
+        if left:
+            self._withstood[record.unit] = left
 
     def forget(self, record: ProcessRecord) -> None:
         """Remove the record of a unit that has ended."""
@@ -240,7 +263,7 @@ class ProcessTable:
         """Kill what a dead leader left running (an engine that outlived its API server)."""
         for pid in members(record):
             log.warning("%s: its leader died and left process %s: killed", record.unit, pid)
-            _signal(pid, signal.SIGKILL)
+            self._send(pid, signal.SIGKILL)
 
     async def _until(self, done: Callable[[], bool], seconds: float) -> bool:
         deadline = self._clock.monotonic() + seconds

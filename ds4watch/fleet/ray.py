@@ -114,14 +114,22 @@ class RayBackend:
             self._workers.pop(spec.id, None)
         return gone
 
+    def remains(self, spec: WorkerSpec) -> str:
+        """Return in a line which job withstood a stop, and how to end it."""
+        worker = self._workers.get(spec.id)
+        return self._left(worker.id) if worker is not None else ""
+
+    def _left(self, job: str) -> str:
+        address = self._settings.url
+        return f"{job}: still runs; end it with `ray job stop --address {address} {job}`"
+
     async def left(self) -> tuple[str, ...]:
         """Return a line for each job of this fleet that runs, and how to end it.
 
         One that waits for room and was told to stop ends as soon as it begins.
         """
-        address = self._settings.url
         return tuple(
-            f"{job.id}: still runs; end it with `ray job stop --address {address} {job.id}`"
+            self._left(job.id)
             for job in await self._jobs.jobs()
             if job.id.startswith(self._prefix) and job.is_running and job.status != _WAITS
         )

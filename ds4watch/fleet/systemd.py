@@ -107,15 +107,20 @@ class SystemdBackend:
             self._place.gpus.release(spec.id)
         return gone
 
+    def remains(self, spec: WorkerSpec) -> str:
+        """Return in a line what withstood a stop, and how to end it."""
+        line = self._left(self._records.unit(spec.id))
+        return f"{line}, and where that does not help by a restart of the machine"
+
+    def _left(self, unit: str) -> str:
+        bus = "" if is_system(self._settings) else " --user"
+        return f"{unit}: still runs; end it with `systemctl{bus} kill --signal=KILL {unit}`"
+
     async def left(self) -> tuple[str, ...]:
         """Return a line for each unit of this fleet that runs, and how to end it."""
-        bus = "" if is_system(self._settings) else " --user"
         units = await self._manager.units(self._records.pattern)
         running = [unit for unit in units if (await self._manager.state(unit)).is_running]
-        return tuple(
-            f"{unit}: still runs; end it with `systemctl{bus} kill --signal=KILL {unit}`"
-            for unit in running
-        )
+        return tuple(self._left(unit) for unit in running)
 
     async def runs(self, spec: WorkerSpec) -> bool:
         """Return whether a unit runs as the spec has it; also before it is adopted."""

@@ -67,6 +67,9 @@ class Tended:
         self.work = NO_WORK_KNOWN
         self.still = Stillness()
         self.log_begins_at = 0
+        self.log_size = 0
+        self.said_at: UnixSeconds = 0.0
+        """When its log was last seen to have grown; 0: not seen yet."""
         self.had_served = False
         """Its process was ready once."""
         self.kernel_kills: int | None = None
@@ -101,7 +104,13 @@ class Tended:
             self.spec, self.next_spec = self.next_spec, None
             self.may_sleep = may_sleep(self.spec)
         self.log_begins_at, self.had_served = log_begins_at, False
+        self.log_size, self.said_at = log_begins_at, 0.0
         self.last_load, self.still, self.work = WorkerLoad(), Stillness(), NO_WORK_KNOWN
+
+    def note_log(self, size: int, now: UnixSeconds) -> None:
+        """Take in how long its log is; a cut is as good as growth, it comes of that."""
+        if size != self.log_size or not self.said_at:
+            self.log_size, self.said_at = size, now
 
     def count_stay(self, now: UnixSeconds) -> None:
         """Book the time since the last booking on the phase that it is in."""

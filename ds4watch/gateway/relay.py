@@ -16,7 +16,7 @@ from ds4watch.gateway.output_rules import OutputRules
 from ds4watch.gateway.replies import RefusedError, Reply
 from ds4watch.model.errors import EdgeReason, UpstreamError
 from ds4watch.model.ports import Clock
-from ds4watch.model.usage import RequestOutcome, RetryReason
+from ds4watch.model.usage import RequestOutcome, RetryReason, Usage
 from ds4watch.model.worker import WorkerView
 from ds4watch.routing.retry import Failure, failure_of_status
 from ds4watch.shaping.answer_filter import AnswerFilter
@@ -169,8 +169,7 @@ class Relay:
                 call.filter = filtering.mark()
             if call.response is not None:
                 call.response.on_flow(None)
-            call.usage = sse.usage
-            call.estimated = call.usage is not None and not (sse.done or sse.has_final_usage)
+            _book_usage(call, sse)
         return call.response
 
     def _begin(
@@ -185,6 +184,15 @@ class Relay:
         call.response = request.stream(200, lines)
         call.response.on_flow(answer.flow)  # a slow client holds the worker back
         return call.response
+
+
+def _book_usage(call: Call, sse: SseRelay) -> None:
+    """Note what was used: of a stream that was cut, what was told last, or what was delivered."""
+    is_whole = sse.done or sse.has_final_usage
+    call.usage = sse.usage
+    if call.usage is None and sse.deltas and not is_whole:
+        call.usage = Usage(call.prompt_tokens, 0, sse.deltas)
+    call.estimated = call.usage is not None and not is_whole
 
 
 class _Look:

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from ds4watch.alerting.group_document import document_of, group_of, news_of, note_of
+from ds4watch.alerting.group_view import without_gone, without_silenced, without_silenced_news
 from ds4watch.alerting.grouping import (
     Group,
     GroupSettings,
@@ -24,7 +25,6 @@ from ds4watch.alerting.grouping import (
     is_over,
     said,
     told,
-    without_gone,
 )
 from ds4watch.alerting.silences import mute_of
 from ds4watch.history import silence_rows, sql
@@ -35,6 +35,8 @@ from ds4watch.model.ports import UnixSeconds
 
 NEWS_AT_ONCE = 500
 DUE_AT_ONCE = 50
+_REST_SECONDS = 60.0
+"""After so long a group of which there is nothing to say is looked at again."""
 _ALERT_KINDS = ("firing", "resolved")
 
 
@@ -103,9 +105,9 @@ def stored_groups(connection: Connection, channel: str) -> dict[str, Group]:
 def due_groups(
     connection: Connection, channel: str, at: UnixSeconds, settings: GroupSettings
 ) -> list[StoredGroup]:
-    """Return what is to be told, the longest due first; what is over is deleted, what is gone ends.
+    """Return what is due, the longest first, less what a silence covers.
 
-    What is due but not to be told (acknowledged, silenced) is looked at again after an interval.
+    What is over is deleted, what is gone ends, and that of which there is nothing to say rests.
     """
     query = (
         select(notify_groups)
@@ -117,38 +119,30 @@ def due_groups(
     over = [it.group.key for it in found if is_over(it.group, at, settings)]
     if over:
         connection.execute(_of(delete(notify_groups), channel, notify_groups.c.key.in_(over)))
-    left = [
-        _still(connection, channel, it, at, settings) for it in found if it.group.key not in over
+    is_silenced = mute_of(silence_rows.not_over(connection, at), at)
+    due, resting = [], []
+    for it in _without_gone(connection, [it for it in found if it.group.key not in over], at):
+        if decide(without_silenced(it.group, is_silenced), at, settings) is None:
+            resting.append(it.group.key)
+        else:
+            due.append(replace(it, group=without_silenced_news(it.group, is_silenced)))
+    if resting:
+        rest = _of(update(notify_groups), channel, notify_groups.c.key.in_(resting))
+        connection.execute(rest.values(next_at=at + _REST_SECONDS))
+    return due
+
+
+def _without_gone(
+    connection: Connection, stored: list[StoredGroup], at: UnixSeconds
+) -> list[StoredGroup]:
+    query = select(alerts.c.fingerprint).where(alerts.c.phase == "firing")
+    firing = set(connection.execute(query).scalars())
+    return [
+        it
+        if any(member.is_news for member in it.group.members)
+        else replace(it, group=without_gone(it.group, firing, at))
+        for it in stored
     ]
-    if not left:
-        return []
-    is_muted = mute_of(silence_rows.not_over(connection, at), at)
-    told = [it for it in left if decide(it.group, at, settings, is_muted=is_muted) is not None]
-    for it in left:
-        if it not in told:
-            next_at = max(at + settings.interval_seconds, due_at(it.group, settings))
-            _save(connection, channel, it.group, next_at, is_new=False)
-    return told
-
-
-def _still(
-    connection: Connection,
-    channel: str,
-    stored: StoredGroup,
-    at: UnixSeconds,
-    settings: GroupSettings,
-) -> StoredGroup:
-    group = stored.group
-    if any(it.is_news for it in group.members) or not group.members:
-        return stored
-    firing = select(alerts.c.fingerprint).where(alerts.c.phase == "firing")
-    now_firing = set(connection.execute(firing).scalars())
-    after = without_gone(group, now_firing, at)
-    if after is group:
-        return stored
-    # Else what is told now would be found firing, and be told once more.
-    _save(connection, channel, after, due_at(after, settings), is_new=False)
-    return replace(stored, group=after)
 
 
 def begin(connection: Connection, channel: str, key: str, trying: str) -> None:

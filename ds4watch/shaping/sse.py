@@ -42,6 +42,7 @@ class SseRelay:
         "_keep_last",
         "_max_event_bytes",
         "_rest",
+        "deltas",
         "done",
         "error",
     )
@@ -56,6 +57,8 @@ class SseRelay:
         self._rest = b""
         self._by_choice: dict[int, bytes] = {}
         self._final: bytes | None = None
+        self.deltas = 0
+        """Pieces of the answer that came without usage: about a token each."""
         self.done = False
         """`[DONE]` was seen: the answer is whole."""
         self.error: dict[str, Any] | None = None
@@ -138,8 +141,10 @@ class SseRelay:
             return self._with_usage(event, boundary)
         if event == b"data: [DONE]" or (b"[DONE]" in event and _payload(event) == b"[DONE]"):
             self.done = True
-        elif b'"error"' in event:
+            return event + boundary
+        if b'"error"' in event:
             self._note_error(event)
+        self.deltas += b'"choices"' in event
         return event + boundary
 
     def _with_usage(self, event: bytes, boundary: bytes) -> bytes:
@@ -211,6 +216,7 @@ class ResponsesRelay(SseRelay):
             self._note_last(_loads(_payload(event)))
         elif b'"error"' in event:
             self._note_error(event)
+        self.deltas += b'.delta"' in event
         return event + boundary
 
     def _note_last(self, told: Any) -> None:

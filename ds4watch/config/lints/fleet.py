@@ -150,6 +150,22 @@ def _family(profile: Profile, fleet: Fleet) -> tuple[str, str]:
     return root.engine.value, root.model or root.name
 
 
+def unpriced_fault(
+    workers: tuple[WorkerSettings, ...], profiles: Mapping[str, Profile], settings: Settings
+) -> tuple[str, str] | None:
+    """Return (message, mend) if the price list says nothing of some who run: they cost 0."""
+    own = {it.profile for it in workers}
+    running = own | {it.profile for it in settings.fleet.external}
+    listed = {it.profile for it in settings.cost.prices}
+    priced = {it.name for it in profiles.values() if it.price_gpu_hour is not None}
+    without = sorted(running - listed - priced)
+    if "*" in listed or not without:
+        return None
+    budgets = ", and no budget counts them" if settings.cost.budgets else ""
+    message = f"has no price for {', '.join(without)}: they are taken to cost nothing{budgets}"
+    return message, "add a price for each, or one without profile for all others"
+
+
 def _price_faults(profile: Profile, settings: Settings) -> Iterator[Advice]:
     named = [it for it in settings.cost.prices if it.profile == profile.name]
     if profile.price_gpu_hour is not None and named:

@@ -230,9 +230,11 @@ def assigned(library: Path, gpus: str, count: int) -> list[Any]:
 def test_through_nvml_busy_lost_and_divided_gpus_are_told_apart(library: Path) -> None:
     first, second, refused = assigned(library, "busy lost idle mig left", 3)
     assert first == {"CUDA_VISIBLE_DEVICES": "GPU-idle"}
-    assert second.startswith("not started: 0 of 1 GPUs are free (GPU-busy: 74.0 GiB in use by ")
-    assert "process 4242; GPU-idle: held by w-0; MIG-0: 9.0 GiB in use by nobody known" in second
-    assert "GPU-left: 74.0 GiB in use by nobody known" in second
+    assert second.startswith(
+        "not started: 0 of 1 GPUs are free (GPU-busy: 74.0 of 80.0 GiB in use "
+    )
+    assert "process 4242; GPU-idle: held by w-0; MIG-0: 9.0 of 10.0 GiB in use by nobody" in second
+    assert "GPU-left: 74.0 of 80.0 GiB in use by nobody known" in second
     assert "lost" not in second
     assert refused == second
 

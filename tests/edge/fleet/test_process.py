@@ -91,7 +91,10 @@ async def test_what_ignores_sigterm_is_killed_after_the_grace(table: ProcessTabl
     assert not table.is_alive(record)
 
 
-async def test_an_engine_that_outlived_its_leader_is_found_and_killed(table: ProcessTable) -> None:
+async def test_case_35_an_engine_that_outlived_its_leader_is_found_and_killed(
+    table: ProcessTable,
+) -> None:
+    """SIGKILL of the API server leaves EngineCore on the GPU (vllm-project/vllm#55510)."""
     record = spawn(table, PARENT)
     await output_of(record, "up")
     os.kill(record.pid, signal.SIGKILL)
@@ -101,6 +104,30 @@ async def test_an_engine_that_outlived_its_leader_is_found_and_killed(table: Pro
     assert len(members(record)) == 1
     assert await table.stop(record, grace_seconds=5.0)
     assert members(record) == []
+
+
+async def test_case_38_what_survives_sigkill_is_killed_once_told_once_and_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An engine that waits in the driver: only a restart ends it (unslothai/unsloth#3331)."""
+    sent: list[int] = []
+
+    def ignored(_pid: int, number: int) -> None:
+        sent.append(number)
+
+    table = ProcessTable(tmp_path, SystemClock(), ignored, kill_seconds=0.1)
+    record = spawn(table, SLEEP)
+    await record_of(table, "worker/a")
+    for _ in range(3):
+        assert not await table.stop(record, grace_seconds=0.1)
+    assert sent == [signal.SIGTERM, signal.SIGKILL]
+    (told,) = [it.message for it in caplog.records if it.levelname == "ERROR"]
+    assert f"process {record.pid}" in told
+    assert "restart of the machine" in told
+    os.kill(record.pid, signal.SIGKILL)
+    assert await table.stop(record, grace_seconds=0.1)
+    assert "what survived SIGKILL is gone" in caplog.text
+    assert list(table.records()) == []
 
 
 async def test_two_processes_are_never_the_same_unit(table: ProcessTable) -> None:

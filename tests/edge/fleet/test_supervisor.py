@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -72,7 +73,9 @@ def spec(*more: str, name: str = "sim-0", url: str | None = None) -> WorkerSpec:
 class Fleet:
     """A daemon's worth of fleet on one folder."""
 
-    def __init__(self, folder: Path, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, folder: Path, session: aiohttp.ClientSession, limits: LifeLimits = LIMITS
+    ) -> None:
         self.journal = Journal()
         self.session = session
         self.own_fault: Exception | None = None
@@ -88,7 +91,7 @@ class Fleet:
         self.supervisor = Supervisor(
             LocalBackend(place, self.table, SystemClock()),
             self.client_of,
-            limits=LIMITS,
+            limits=limits,
             journal=self.journal,
             clock=SystemClock(),
         )
@@ -285,3 +288,14 @@ async def test_a_fault_in_the_care_of_a_worker_is_raised_and_leaves_nobody_unwat
     async with asyncio.timeout(10):
         with pytest.raises(ZeroDivisionError):
             await watching
+
+
+async def test_case_41_a_worker_that_loads_longer_than_it_may_and_talks_is_not_started_anew(
+    tmp_path: Path, session: aiohttp.ClientSession
+) -> None:
+    """A limit that is shorter than the load makes a crash loop (kserve/kserve#5062)."""
+    fleet = Fleet(tmp_path, session, replace(LIMITS, start_timeout_seconds=4.0))
+    await fleet.supervisor.start([spec("--startup-seconds=5")], NOBODY)
+    await fleet.until(WorkerPhase.READY)
+    assert await fleet.supervisor.stop()
+    assert WorkerPhase.FAILED not in fleet.journal.story

@@ -21,11 +21,13 @@ from ds4watch.model.usage import RequestOutcome, RequestRecord, Usage
 from tests.edge.clock import SystemClock
 from tests.edge.gateway.support import (
     CHAT,
+    SHELL,
     FakeWorker,
     Front,
     begin,
     board_of,
     delta,
+    event,
     front_of,
     records,
 )
@@ -195,6 +197,30 @@ async def test_a_stream_that_its_worker_cut_is_booked_to_its_last_usage(
         (record,) = await records(it)
     assert record.outcome is RequestOutcome.UPSTREAM_ERROR
     assert (record.usage, record.estimated) == (Usage(7, 0, deltas), True)
+
+
+async def test_case_64_of_a_cut_stream_that_told_no_usage_what_was_delivered_is_booked(
+    tmp_path: Path,
+) -> None:
+    """Cut streams are no cost of 0 (BerriAI/litellm PR#37734, PostHog/posthog-js PR#4664)."""
+
+    async def dies(_worker: FakeWorker, request: web.Request) -> web.StreamResponse:
+        response = await begin(request)
+        for _ in range(126):
+            choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": None}
+            await response.write(event({**SHELL, "choices": [choice]}))
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    async with FakeWorker("w1", dies) as worker, front_of(tmp_path, board_of(worker.view())) as it:
+        async with it.post(CHAT | {"stream": True}) as response:
+            await response.read()
+        (record,) = await records(it)
+    assert record.usage is not None
+    assert record.estimated
+    assert record.usage.prompt > 0
+    assert record.usage.completion == 126
 
 
 async def test_what_is_booked_says_who_asked_where_it_went_and_how_long_each_part_took(

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ds4watch.alerting.group_document import document_of, group_of
+from ds4watch.alerting.group_view import GONE, without_gone
 from ds4watch.alerting.grouping import (
-    GONE,
     MAX_MEMBERS,
     OVERFLOW,
     Group,
@@ -26,7 +26,6 @@ from ds4watch.alerting.grouping import (
     is_over,
     ranked,
     told,
-    without_gone,
 )
 from ds4watch.model.series import labels_of
 
@@ -134,6 +133,27 @@ def test_an_alert_whose_rule_was_taken_away_is_not_repeated_for_ever() -> None:
     assert decide(gone, 3630, SETTINGS) is Why.RESOLVED
     assert [it.news.reason for it in gone.members] == [GONE, ""]
     assert without_gone(BOTH, {"a", "b"}, 3630) is BOTH
+    assert [it.news.fingerprint for it in told(BOTH, gone, 3630).members] == ["b"]
+
+
+def test_what_fires_anew_though_its_end_was_told_to_nobody_is_news() -> None:
+    again = after(FIRED, replace(news("a", 900), id="a900"))
+    assert [(it.told, it.fired_at) for it in again.members] == [(Told.NOTHING, 900)]
+    assert decide(again, 900, SETTINGS) is Why.NEW
+
+
+def test_a_flapping_alert_is_told_no_oftener_than_the_interval_lets() -> None:
+    """A value at 69.9 and 70.1 in turn, for an hour (netdata/netdata#945)."""
+    groups: dict[str, Group] = {}
+    messages = 0
+    for at in range(0, 3600, 5):
+        item = replace(news("a", at, firing=at % 10 == 0), id=f"a{at}")
+        groups = absorb(groups, [item], SETTINGS)
+        for key, group in groups.items():
+            if decide(group, at, SETTINGS) is not None:
+                messages += 1
+                groups[key] = told(group, group, at)
+    assert 2 <= messages <= 1 + 3600 / SETTINGS.interval_seconds
 
 
 def test_a_note_without_alerts_is_a_message_of_its_own_and_at_once() -> None:

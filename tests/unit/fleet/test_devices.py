@@ -67,13 +67,13 @@ def test_the_first_devices_with_room_are_given_those_shared_already_before(
             [gpu(0, 62.0, holders=(7, 9))],
             {},
             Need(1),
-            "0 of 1 GPUs are free (GPU-0: 62.0 GiB in use by process 7, process 9)",
+            "0 of 1 GPUs are free (GPU-0: 62.0 of 80.0 GiB in use by process 7, process 9)",
         ),
         (
             [gpu(0, 62.0)],
             {},
             Need(1),
-            "0 of 1 GPUs are free (GPU-0: 62.0 GiB in use by nobody known)",
+            "0 of 1 GPUs are free (GPU-0: 62.0 of 80.0 GiB in use by nobody known)",
         ),
         (
             [Device("MIG-a", 0, is_instance=True), Device("MIG-b", 0, is_instance=True)],
@@ -90,6 +90,15 @@ def test_a_refusal_says_what_is_in_the_way(
     devices: list[Device], held: dict[str, Holding], need: Need, why: str
 ) -> None:
     assert choose(devices, held, need) == why
+
+
+def test_case_40_where_a_share_does_not_fit_both_figures_are_told() -> None:
+    """Less is free than is asked for; told before the start (ovg-project/kvcached#110)."""
+    held = {"a": Holding(("GPU-0",), 0.6)}
+    why = "0 of 1 GPUs are free (GPU-0: held by a, 0.40 of it is free, 0.5 of it is asked for)"
+    assert choose([gpu(0, 12.0)], held, Need(1, 0.5)) == why
+    used = "0 of 1 GPUs are free (GPU-0: 12.0 of 80.0 GiB in use by process 7, 0.9 of it is asked "
+    assert choose([gpu(0, 12.0, holders=(7,))], {}, Need(1, 0.9)) == f"{used}for)"
 
 
 def test_what_a_driver_or_a_display_takes_is_in_nobodys_way() -> None:

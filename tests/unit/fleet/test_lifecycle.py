@@ -22,7 +22,13 @@ from ds4watch.fleet.life import (
     started,
     still_ready,
 )
-from ds4watch.fleet.lifecycle import advance, deed, served
+from ds4watch.fleet.lifecycle import (
+    LONGEST_LOAD,
+    SILENT_LOAD_SECONDS,
+    advance,
+    deed,
+    served,
+)
 from ds4watch.model.worker import WorkerPhase
 
 LIMITS = LifeLimits(
@@ -161,6 +167,21 @@ def test_a_load_that_takes_too_long_fails() -> None:
     slow = advance(loading, Seen(alive=True, healthy=False), LIMITS, 100.0)
     assert slow.phase is WorkerPhase.LOADING
     assert advance(slow, Seen(alive=True, healthy=False), LIMITS, 101.0).phase is WorkerPhase.FAILED
+
+
+def test_case_41_a_load_that_still_makes_progress_is_left_alone_for_so_long() -> None:
+    """Probes that kill large models before they are loaded: a crash loop (kserve/kserve#5062)."""
+    life = advance(started(Life(), 0.0), Seen(alive=True, healthy=False), LIMITS, 1.0)
+    end = LONGEST_LOAD * LIMITS.start_timeout_seconds
+    for now in (LIMITS.start_timeout_seconds + 1, end):
+        seen = Seen(alive=True, healthy=False, said_at=now - SILENT_LOAD_SECONDS)
+        life = advance(life, seen, LIMITS, now)
+        assert life.phase is WorkerPhase.LOADING
+        assert "its log still grows" in life.reason
+    silent = Seen(alive=True, healthy=False, said_at=end - SILENT_LOAD_SECONDS - 1)
+    assert advance(life, silent, LIMITS, end).phase is WorkerPhase.FAILED
+    talks_on = Seen(alive=True, healthy=False, said_at=end + 1)
+    assert advance(life, talks_on, LIMITS, end + 1).phase is WorkerPhase.FAILED
 
 
 def test_failures_in_a_row_wait_longer_and_a_settled_worker_starts_from_new() -> None:

@@ -129,13 +129,14 @@ def test_a_sleeping_worker_is_restarted_without_being_woken() -> None:
     assert world.begun_at > first
 
 
-def test_what_survives_sigkill_is_waited_for_and_no_other_is_started_beside_it() -> None:
+def test_case_38_what_survives_sigkill_is_waited_for_and_no_other_is_started_beside_it() -> None:
+    """An engine that waits in the driver ignores kill -9 (unslothai/unsloth#3331)."""
     world = World()
     assert reached(world, AS_SET)
     world.survives = True
     assert not reached(world, Wanted(restart_at=world.now), 60.0)
     assert world.life.phase is WorkerPhase.STOPPING
-    assert "survives SIGKILL" in world.life.reason
+    assert world.life.reason == "something of it survives SIGKILL: process 7"
     world.survives = False
     assert reached(world, AS_SET)
 

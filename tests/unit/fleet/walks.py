@@ -71,7 +71,8 @@ class World:
     def _do(self, todo: Deed) -> Seen:
         if todo is Deed.STOP:
             self.processes = self.processes if self.survives else 0
-            return Seen(alive=False, gone=self.processes == 0)
+            gone = self.processes == 0
+            return Seen(alive=False, gone=gone, detail="" if gone else "process 7")
         if self.processes == 0 or self.life.phase not in (*MAY_DIE, WorkerPhase.UNKNOWN):
             return Seen(alive=False)
         match todo:

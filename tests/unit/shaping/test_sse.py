@@ -47,6 +47,20 @@ STREAM = (
 )
 
 
+def test_case_62_cached_tokens_of_a_stream_are_those_of_the_plain_answer() -> None:
+    """Cached input was priced as full input, only when streamed (BerriAI/litellm#11789)."""
+    told = usage(2459, 12, 2455)
+    _, relay = run([event({"id": "c1", "choices": [], "usage": told}) + event("[DONE]")])
+    plain = usage_at_the_end(json.dumps({"id": "c1", "choices": [], "usage": told}).encode())
+    assert relay.usage == plain == Usage(2459, 2455, 12)
+    assert relay.usage.work == plain.work
+
+
+def test_pieces_of_an_answer_without_usage_are_counted() -> None:
+    _, relay = run([event(chunk("a")) + b": ping\n\n" + event(chunk("error"))])
+    assert (relay.usage, relay.deltas) == (None, 2)
+
+
 def run(pieces: list[bytes], *, last: bool = False, each: bool = False) -> tuple[bytes, SseRelay]:
     relay = SseRelay(keep_last=last, keep_each=each)
     out = b"".join(relay.feed(piece) for piece in pieces)

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
+from ds4watch.config.budgets import BudgetSettings
 from ds4watch.config.cost import CostSettings, Price
-from ds4watch.config.lints.fleet import Fleet, room_fault, sleep_fault
+from ds4watch.config.lints.fleet import Fleet, room_fault, sleep_fault, unpriced_fault
 from ds4watch.config.lints.geometry import ModelFacts, Quantized, Shape
 from ds4watch.config.lints.gpus import GpuFacts, default_max_num_seqs
 from ds4watch.config.loader import read_profile
 from ds4watch.config.profile import Profile
 from ds4watch.config.settings import (
+    ExtraWorker,
     FleetSettings,
     Settings,
     WorkerSettings,
@@ -140,6 +142,23 @@ def test_workers_that_want_more_gpus_than_there_are_are_refused_with_both_number
     assert fault
     assert "want the memory of 1.20 GPUs" in fault[0]
     assert "1 are here, of which 0.95 can be had" in fault[0]
+
+
+def test_who_has_no_price_is_told_for_no_budget_counts_it() -> None:
+    """A model of one's own was taken to cost nothing, its budget not looked at (litellm#25874)."""
+    plain = read_profile(changed(price_gpu_hour=None), "w.yml").profile
+    priced = read_profile(GOOD, "w.yml").profile
+    workers = (WorkerSettings(profile="w"),)
+    listed = CostSettings(prices=(Price(profile="v"),), budgets=(BudgetSettings(limit=Decimal(1)),))
+    extra = (ExtraWorker(name="x", url="http://h:1", profile="theirs"),)
+    settings = Settings(cost=listed, fleet=FleetSettings(external=extra))
+    told = unpriced_fault(workers, {"w": plain}, settings)
+    assert told
+    assert told[0] == (
+        "has no price for theirs, w: they are taken to cost nothing, and no budget counts them"
+    )
+    assert unpriced_fault(workers, {"w": priced}, Settings(cost=listed)) is None
+    assert unpriced_fault(workers, {"w": plain}, Settings()) is None
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,16 @@ import pytest
 
 from tests.unit.docs.documents import ROOT, document
 
-ROWS = [line for line in document("request-path.md").splitlines() if "`tests/" in line]
+NAMES = ("request-path.md", "practice.md")
+ROWS = [
+    pytest.param(line, id=f"{name}-{number}")
+    for name in NAMES
+    for number, line in enumerate(document(name).splitlines(), 1)
+    if "`tests/" in line
+]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=range(len(ROWS)))
+@pytest.mark.parametrize("row", ROWS)
 def test_each_lesson_names_code_and_a_test_that_are_there(row: str) -> None:
     *_, here, test, _ = row.split("|")
     named = re.findall(r"`(\w+(?:/\w+)+\.py)`", here)
