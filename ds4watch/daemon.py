@@ -28,7 +28,7 @@ from ds4watch.engine.again import Reload, execute_anew, faults_of
 from ds4watch.engine.api_keys import ApiKeys, board_keys, recovered
 from ds4watch.engine.blueprint import Blueprint, read_blueprint
 from ds4watch.engine.command_run import CommandRun
-from ds4watch.engine.cost_plan import budgets_of, gentle_levels
+from ds4watch.engine.cost_plan import budgets_of, gentle_levels, gpu_model
 from ds4watch.engine.external_alerts import KEPT, ExternalAlerts
 from ds4watch.engine.gpu_journal import GpuJournal
 from ds4watch.engine.ladder_journal import StateLadders, kept_ladders
@@ -46,7 +46,7 @@ from ds4watch.engine.running import Daemon
 from ds4watch.engine.silence_desk import SilenceDesk
 from ds4watch.engine.spool import Spools
 from ds4watch.engine.standby import StandbyEngine, Watched
-from ds4watch.engine.start_check import StartCheck
+from ds4watch.engine.start_check import StartCheck, is_missed
 from ds4watch.engine.tallies import Tallies
 from ds4watch.engine.tick import Engine
 from ds4watch.engine.turn import Turn
@@ -194,6 +194,7 @@ async def _take_turn(
     """
     async with turn, AsyncExitStack() as stack:
         daemon = await _assemble(blueprint, clock, manager, stack, turn=turn, held=held)
+        turn.is_well = daemon.is_ticking
         gc.freeze()
         reload = Reload(
             lambda: faults_of(blueprint.file, sim=blueprint.sim),
@@ -270,7 +271,7 @@ async def _assemble(
         clock=clock,
         kind=Supervisor if leads else WatchedFleet,
     )
-    starts = await _start_check(settings, supervisor, state, clock)
+    starts = await _start_check(blueprint, supervisor, state, clock)
     wishes = PersonWishes(supervisor, state, clock, await state.worker_wishes())
     began_at = await state.began_at() or clock.now()
     pool = WarmPool(supervisor, state, warm_settings(settings.fleet, began_at), clock)
@@ -313,6 +314,7 @@ async def _assemble(
         may_act=turn.may_act,
     )
     known = await known_from(stores, fleet, clock, budgets=budgets_of(settings))
+    known.start_doubts = starts.doubts
     sight = Sight(
         supervisor, known, tallies, blueprint.fleet_files, rolling_rules(settings.fleet), clock
     )
@@ -563,10 +565,17 @@ def _supervisor(
 
 
 async def _start_check(
-    settings: Settings, supervisor: Supervisor, state: StateStore, clock: Clock
+    blueprint: Blueprint, supervisor: Supervisor, state: StateStore, clock: Clock
 ) -> StartCheck:
     """Return who knows what profiles gave before, and let it judge workers, if that is wanted."""
-    starts = StartCheck(await state.kept_values(), state, clock)
+    settings = blueprint.settings
+    starts = StartCheck(
+        await state.kept_values(),
+        state,
+        clock,
+        is_missed=lambda profile: is_missed(supervisor.views(), profile, settings.fleet.min_hot),
+        device=lambda: gpu_model(blueprint.gpus.last),
+    )
     if settings.quality.start_check:
         supervisor.vet_by(starts)
     return starts

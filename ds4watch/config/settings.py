@@ -388,7 +388,8 @@ class QualitySettings(Section):
     start_check: bool = Field(
         default=True,
         description="A started worker answers two fixed prompts; if tokens or log-probabilities "
-        "are not what its profile gave before, it is quarantined and gets no request.",
+        "are not what its profile gave before on the same engine and GPUs, it is quarantined and "
+        "gets no request.",
     )
 
 

@@ -67,7 +67,7 @@ class Asker:
         worker = self._free(profile)
         answer = await self._answer(worker, question)
         now = self._clock.now()
-        price = price_at(self._prices, profile, now)
+        price = price_at(self._prices, profile, now, worker.url)
         return Asked(answer, now, round(price * answer.took_seconds / _HOUR_SECONDS))
 
     def _free(self, profile: str) -> WorkerView:

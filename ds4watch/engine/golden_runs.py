@@ -230,10 +230,24 @@ class GoldenRuns:
             except StoreError as error:
                 log.warning("golden questions wait for the database: %s", error)
                 waits = _STORE_SECONDS
+            except Exception:  # the loop is for all runs: it outlives a fault in one
+                log.exception("a golden run met a fault of ours")
+                waits = await self._give_up()
             if waits is None:
                 self._wake.clear()
             elif waits:
                 await asyncio.sleep(waits)
+
+    async def _give_up(self) -> float:
+        """End the run under way, which would meet the same fault again."""
+        try:
+            run = await self._current()
+            if run is not None:
+                await self._end(run, GoldenStatus.FAILED, "a fault of ds4watch: see its log")
+        except StoreError as error:
+            log.warning("golden questions wait for the database: %s", error)
+            return _STORE_SECONDS
+        return 0.0
 
     async def _current(self) -> GoldenRun | None:
         runs = await self._store.golden_runs(_SHOWN_RUNS)

@@ -82,9 +82,16 @@ class Leadership:
         while not await self.take():
             await self._sleep(self._seconds / STEPS)
 
-    async def keep(self) -> None:
-        """Renew the lease; return when we may not act under it any more."""
+    async def keep(self, is_well: Callable[[], bool] = lambda: True) -> None:
+        """Renew the lease; return when we may not act under it any more.
+
+        Who is not well lets it go: a leader that only renews keeps all others from acting.
+        """
         while self.is_held:
+            if not is_well():
+                log.error("ticks stand still: the lease is let go, this daemon begins anew")
+                await self.release()
+                return
             await self._sleep(min(self._seconds / STEPS, self._until - self._elapsed()))
             with contextlib.suppress(TimeoutError):
                 # An answer that comes too late is none: by then we have to have stopped.

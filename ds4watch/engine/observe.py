@@ -33,6 +33,7 @@ from ds4watch.engine.signals import (
     store_samples,
     worker_state_samples,
 )
+from ds4watch.engine.start_check import doubt_samples
 from ds4watch.engine.stays import measured_prefill, startup_samples, stay_samples
 from ds4watch.engine.targets import Registry, departures, registry
 from ds4watch.fleet.prefill import PrefillRates
@@ -73,6 +74,8 @@ class Observer:
         self._ledger = LedgerSignals(settings.prices, settings.currency)
         self._prefill_due = 0.0
         self._is_told = False
+        self._ended: tuple[str, ...] = ()
+        """Targets whose series end once the wave is taken in."""
         self.batches: tuple[SpoolBatch, ...] = ()
         """What gateways had spooled when the last wave began."""
 
@@ -81,10 +84,8 @@ class Observer:
         parts = self._parts
         parts.board.ask_stats()
         views = parts.supervisor.views()
-        before, self._registry = (
-            self._registry,
-            registry(self._registry, views, parts.discovery.targets),
-        )
+        before, stopped = self._registry, parts.supervisor.stopped()
+        self._registry = registry(before, views, parts.discovery.targets, stopped)
         targets = self._sights.spare(self._registry.targets, parts.supervisor.in_doubt())
         began = self._clock.monotonic()
         results, self._gpus, self.batches = await asyncio.gather(
@@ -121,7 +122,7 @@ class Observer:
     def _gone(self, before: Registry) -> list[ScrapeResult]:
         """Return a failed scrape for each worker that was scraped and does not serve now.
 
-        The series of those that were removed on purpose end.
+        The series of those that were stopped or removed on purpose end after it.
         """
         now = self._clock.now()
         self._end_unclaimed(now)
@@ -129,9 +130,7 @@ class Observer:
             return []
         left = departures(before, self._registry)
         self._reader.forget_all_but(sorted(self._registry.names()))
-        for name in left.ended:
-            self._known.scraped.pop(name, None)
-            self._parts.live.remove_target(name, now)
+        self._ended += left.ended
         return [ScrapeResult(it, now, 0, _NO_VALUES, _NOT_SERVING) for it in left.silent]
 
     def _end_unclaimed(self, now: UnixSeconds) -> None:
@@ -161,7 +160,14 @@ class Observer:
         values = np.array([sample.value for sample in kept], dtype=np.float64)
         own = ScrapeResult(SELF, now, self._own.id, values)
         parts.live.append([*collected.results, own], parts.samples.schema)
+        self._end(now)
         return own
+
+    def _end(self, now: UnixSeconds) -> None:
+        for name in self._ended:
+            self._known.scraped.pop(name, None)
+            self._parts.live.remove_target(name, now)
+        self._ended = ()
 
     def show(self) -> None:
         """Let gateways and /metrics know what was seen; what is decided on it waits for neither."""
@@ -202,6 +208,7 @@ class Observer:
                 self._settings.quality_max_age_seconds,
                 self._settings.golden_max_age_seconds,
             ),
+            *doubt_samples(known.start_doubts),
             *known.routes.samples(
                 known.fleet.workers, self._settings.prices, self._settings.currency, now
             ),

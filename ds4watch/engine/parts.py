@@ -20,6 +20,7 @@ from ds4watch.engine.rulebook import RuleBook
 from ds4watch.engine.sight import Sight
 from ds4watch.engine.signals import POOL, QualityReading, RequestTotals
 from ds4watch.engine.spool import Spools
+from ds4watch.engine.start_check import Doubt
 from ds4watch.engine.tallies import Tallies
 from ds4watch.engine.warm_pool import WarmPool
 from ds4watch.fleet.board import BoardPublisher
@@ -107,6 +108,8 @@ class Known:
     failed_rules: tuple[Sample, ...] = ()
     charged_until: dict[str, UnixSeconds] = field(default_factory=dict)
     quality: tuple[QualityReading, ...] = ()
+    start_doubts: Mapping[str, Doubt] = field(default_factory=dict)
+    """Of the start check, by worker."""
     samples: Iterable[Sample] = ()
     fleet: FleetSnapshot = field(default_factory=lambda: FleetSnapshot(at=0.0))
     targets: tuple[Target, ...] = ()

@@ -26,6 +26,8 @@ _MOST_WAITING, _MOST_A_LOOK = 400, 4
 _MOST_OTHERS = 8
 """Other workers that a request is judged by: a tick has to stay short over a thousand."""
 _WINDOW_SECONDS = 600.0
+_LEAST_SECONDS = 60.0
+"""Over less, what tokens cost would be chance."""
 _WINDOW_REQUESTS = 20_000
 _COSTS_MONEY = (WorkerPhase.ABSENT, WorkerPhase.FAILED, WorkerPhase.QUARANTINED)
 _HOUR_SECONDS = 3600.0
@@ -39,6 +41,7 @@ class RouteJudge:
         self._waiting: deque[tuple[UnixSeconds, Served]] = deque(maxlen=_MOST_WAITING)
         self._good: deque[tuple[UnixSeconds, str, int]] = deque()
         """End, profile and tokens of requests that were answered in time."""
+        self._began_at: UnixSeconds | None = None
         self._tokens: Counter[str] = Counter()
         """Their sums by profile."""
         self._seen = 0
@@ -71,15 +74,24 @@ class RouteJudge:
         currency: str,
         now: UnixSeconds,
     ) -> list[Sample]:
-        """Return the regret so far, and what 1,000 tokens in time cost over the last 10 minutes."""
+        """Return the regret so far, and what 1,000 tokens in time cost over the last 10 minutes.
+
+        After a start, over the time since: money from before has no tokens here.
+        """
         self._judge(workers, now)
+        if self._began_at is None:
+            self._began_at = now
+        seconds = min(_WINDOW_SECONDS, now - self._began_at)
         found = self._histogram()
         while self._good and self._good[0][0] < now - _WINDOW_SECONDS:
             self._forget_oldest()
+        if seconds < _LEAST_SECONDS:
+            return found
         tokens = +self._tokens
         for profile in sorted({it.profile for it in workers} & tokens.keys()):
             paid = [it for it in workers if it.profile == profile and it.phase not in _COSTS_MONEY]
-            nanos = len(paid) * price_at(prices, profile, now) * _WINDOW_SECONDS / _HOUR_SECONDS
+            per_hour = sum(price_at(prices, profile, now, it.url) for it in paid)
+            nanos = per_hour * seconds / _HOUR_SECONDS
             labels = labels_of({"profile": profile, "currency": currency})
             cost = nanos / NANOS_PER_UNIT / tokens[profile] * 1000
             found.append(Sample("ds4_slo_cost_per_thousand_tokens", labels, cost))

@@ -37,6 +37,8 @@ _TELL_SECONDS = 5.0
 _TELL_LOOK_SECONDS = 0.5
 _SIGNS_A_WATCHDOG = 3
 _NO_WATCHDOG_SECONDS = 3600.0
+_STANDS_STILL_SECONDS = 120.0
+"""Far over every time-out within a tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,10 @@ class Daemon:
         entry = AuditEntry(self.clock.now(), AuditKind.DAEMON, "daemon", summary)
         with contextlib.suppress(StoreError):
             await self.state.add_audit(entry)
+
+    def is_ticking(self) -> bool:
+        """Return whether ticks come to an end, well or not."""
+        return self.clock.monotonic() - self.engine.beaten_at < _STANDS_STILL_SECONDS
 
     async def _act(self) -> None:
         """Carry out actions, once the gateways are there to obey, or are late."""

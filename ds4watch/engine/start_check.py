@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -12,7 +14,9 @@ from ds4watch.config.profile import Profile
 from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.history.rows import AuditEntry, AuditKind
 from ds4watch.model.errors import StoreError
-from ds4watch.model.ports import Clock
+from ds4watch.model.ports import Clock, UnixSeconds
+from ds4watch.model.series import Sample, labels_of
+from ds4watch.model.worker import WorkerPhase, WorkerView
 from ds4watch.quality.fingerprint import (
     Fingerprint,
     as_document,
@@ -24,7 +28,13 @@ from ds4watch.quality.fingerprint import (
 log = logging.getLogger(__name__)
 
 PREFIX = "start_check:"
-_DECISIVE = {"engine", "model", "prepare", "prepare_args", "precision", "engine_args"}
+_MODEL = {"engine", "model", "prepare", "prepare_args", "precision", "engine_args"}
+"""Of a profile: with another one of these it is to give something else."""
+_PLACE = {
+    *("cpu_args", "environment", "cpu_environment", "max_num_seqs", "max_model_len"),
+    *("gpus", "gpu_share", "gpu_kind", "vllm_python"),
+}
+"""Of a profile: with another one of these kernels and batches may be others."""
 
 
 class BaselineStore(Protocol):
@@ -37,64 +47,174 @@ class BaselineStore(Protocol):
         """Store audit rows. Raises StoreError."""
 
 
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What a profile gave: a model of it (a digest), at a place (one too, of all that it runs on).
+
+    Numbers are compared at the same place only: another version of the engine, other GPUs and
+    other batches round otherwise, which says nothing of the model.
+    """
+
+    profile: str
+    model: str
+    place: str
+    given: Fingerprint
+
+    @property
+    def name(self) -> str:
+        """Under which it is kept; of a length that every database takes."""
+        return PREFIX + _digest([self.profile, self.model, self.place])[:32]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it JSON-ready."""
+        named = {"profile": self.profile, "model": self.model, "place": self.place}
+        return {**named, "given": as_document(self.given)}
+
+
 class StartCheck:
     """What a profile gave first is what all its workers are compared with, until a person says so.
 
     A profile that names another model, or other arguments, is another one. Later starts change
-    nothing: a model that drifts in small steps is told too.
+    nothing: a model that drifts in small steps is told too. What is only a doubt keeps no worker
+    from serving that is missed, and is told: `doubts` says why, by worker.
     """
 
-    def __init__(self, kept: Mapping[str, Any], store: BaselineStore, clock: Clock) -> None:
+    def __init__(
+        self,
+        kept: Mapping[str, Any],
+        store: BaselineStore,
+        clock: Clock,
+        *,
+        is_missed: Callable[[str], bool] = lambda _profile: False,
+        device: Callable[[], str] = lambda: "",
+    ) -> None:
+        """is_missed: whether a profile, or the fleet, has too few workers that serve.
+
+        device: the kind of this machine's GPUs.
+        """
         self._store = store
         self._clock = clock
-        self._baselines: dict[str, Fingerprint] = {}
+        self._is_missed = is_missed
+        self._device = device
+        self._baselines: dict[str, Baseline] = {}
+        self.doubts: dict[str, Doubt] = {}
+        """By worker, since the daemon's start; until it starts without, or a person accepts it."""
         for name, value in kept.items():
-            known = from_document(value) if name.startswith(PREFIX) else None
-            if known:
-                self._baselines[name.removeprefix(PREFIX)] = known
+            known = _baseline_of(value) if name.startswith(PREFIX) else None
+            if known is not None:
+                self._baselines[name] = known
 
-    async def judge(self, spec: WorkerSpec, given: Fingerprint) -> str:
-        """Return why a worker must not serve; empty if it may."""
-        profile, key = spec.profile.name, _key(spec.profile)
-        before = self._baselines.get(key)
+    async def judge(self, spec: WorkerSpec, given: Fingerprint, version: str) -> str:
+        """Return why a worker must not serve; empty if it may. version: of its engine."""
+        mine = _of(spec.profile, given, version, self._device())
+        before = self._baselines.get(mine.name)
         if before is None:
-            await self._keep(key, profile, given)
+            await self._begin(spec.id, mine)
             return ""
-        told = unlike(before, given)
-        if not told:
+        found = unlike(before.given, given)
+        if found is None:
+            self.doubts.pop(spec.id, None)
             return ""
-        return (
-            f"it is not the model that {profile} was before ({told}; checksum {checksum(given)}, "
-            f"it was {checksum(before)}): if the new one is right, `ds4watch quality accept "
-            f"{profile}` and start it"
+        profile = spec.profile.name
+        told = (
+            f"it is not the model that {profile} was before ({found.told}; checksum "
+            f"{checksum(given)}, it was {checksum(before.given)}): if the new one is right, "
+            f"`ds4watch quality accept {profile}` and start it"
         )
+        if not found.is_certain and self._is_missed(profile):
+            await self._doubt(
+                spec.id, profile, f"it may be that {told}; it is missed, so it serves"
+            )
+            return ""
+        return told
 
     async def forget(self, profile: str, *, who: str, why: str) -> bool:
         """Have the next start of a profile be its new baseline; False if none is kept."""
-        keys = [it for it in self._baselines if it.partition("@")[0] == profile]
-        if not keys:
+        names = [name for name, it in self._baselines.items() if it.profile == profile]
+        if not names:
             return False
-        for key in keys:
-            await self._store.keep_value(PREFIX + key, None)
-            del self._baselines[key]
+        for name in names:
+            await self._store.keep_value(name, None)
+            del self._baselines[name]
+        for worker in [name for name, it in self.doubts.items() if it.profile == profile]:
+            del self.doubts[worker]
         summary = f"what {profile} gives at its next start is accepted: {why}"
         entry = AuditEntry(self._clock.now(), AuditKind.QUALITY, profile, summary, who=who)
         await self._store.add_audit(entry)
         return True
 
-    async def _keep(self, key: str, profile: str, given: Fingerprint) -> None:
-        self._baselines[key] = given
-        summary = f"start check of {profile}: checksum {checksum(given)} is what it is to give"
-        entry = AuditEntry(self._clock.now(), AuditKind.QUALITY, profile, summary)
+    async def _begin(self, worker: str, mine: Baseline) -> None:
+        """Take what is given at a new place for what is to be given there, and tell of a change."""
+        others = [
+            it
+            for it in self._baselines.values()
+            if (it.profile, it.model) == (mine.profile, mine.model)
+        ]
+        found = [unlike(it.given, mine.given) for it in others]
+        self._baselines[mine.name] = mine
+        told = f"checksum {checksum(mine.given)} is what it is to give"
+        self.doubts.pop(worker, None)
+        if found and all(found):
+            moved = next(it.told for it in found if it is not None)
+            told += f", with another engine, GPU or batch than before: {moved}"
+            self.doubts[worker] = Doubt(mine.profile, told)
+            log.warning("%s: start check of %s: %s", worker, mine.profile, told)
+        entry = _entry(self._clock.now(), mine.profile, f"start check of {mine.profile}: {told}")
         try:
-            await self._store.keep_value(PREFIX + key, as_document(given))
+            await self._store.keep_value(mine.name, mine.as_json())
             await self._store.add_audit(entry)
         except StoreError as error:
-            log.warning("what %s gives at a start could not be kept: %s", profile, error)
+            log.warning("what %s gives at a start could not be kept: %s", mine.profile, error)
+
+    async def _doubt(self, worker: str, profile: str, told: str) -> None:
+        log.warning("%s: %s", worker, told)
+        self.doubts[worker] = Doubt(profile, told)
+        with contextlib.suppress(StoreError):
+            await self._store.add_audit(_entry(self._clock.now(), worker, told))
 
 
-def _key(profile: Profile) -> str:
-    """Return a name for what a profile runs: its own name, and a digest of what answers follow."""
-    runs = profile.model_dump(mode="json", include=_DECISIVE)
-    digest = sha256(json.dumps(runs, sort_keys=True).encode()).hexdigest()
-    return f"{profile.name}@{digest[:16]}"
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why a worker that serves may be another model."""
+
+    profile: str
+    told: str
+
+
+def is_missed(workers: Iterable[WorkerView], profile: str, min_hot: int) -> bool:
+    """Return whether nobody of a profile is ready, or of all fewer than `min_hot`."""
+    ready = [it.profile for it in workers if it.phase is WorkerPhase.READY]
+    return profile not in ready or len(ready) < min_hot
+
+
+def doubt_samples(doubts: Mapping[str, Doubt]) -> list[Sample]:
+    """Return the workers that serve though their start gave something else than before."""
+    return [
+        Sample("ds4_start_check_doubt", labels_of({"worker": worker, "profile": it.profile}), 1.0)
+        for worker, it in doubts.items()
+    ]
+
+
+def _entry(at: UnixSeconds, target: str, summary: str) -> AuditEntry:
+    return AuditEntry(at, AuditKind.QUALITY, target, summary)
+
+
+def _of(profile: Profile, given: Fingerprint, version: str, device: str) -> Baseline:
+    model = _digest(profile.model_dump(mode="json", include=_MODEL))
+    place = _digest([profile.model_dump(mode="json", include=_PLACE), version, device])
+    return Baseline(profile.name, model, place, given)
+
+
+def _baseline_of(document: Any) -> Baseline | None:
+    """Read what `as_json` wrote; None for anything else."""
+    if not isinstance(document, Mapping):
+        return None
+    given = from_document(document.get("given"))
+    if given is None:
+        return None
+    profile, model, place = (str(document.get(it, "")) for it in ("profile", "model", "place"))
+    return Baseline(profile, model, place, given)
+
+
+def _digest(value: Any) -> str:
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from ds4watch.model.series import labels_of
 from ds4watch.model.worker import WorkerPhase, WorkerView
 
 _SCRAPED = (WorkerPhase.WARMING, WorkerPhase.READY, WorkerPhase.ASLEEP, WorkerPhase.DRAINING)
+_STOPPED = (WorkerPhase.STOPPING, WorkerPhase.ABSENT)
 
 
 class Member(NamedTuple):
@@ -20,6 +21,8 @@ class Member(NamedTuple):
     url: str
     profile: str
     is_scraped: bool
+    is_stopped: bool = False
+    """On purpose, and it does not serve any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +39,23 @@ class Registry:
 
 
 class Departures(NamedTuple):
-    """Who was scraped and is not any more: `ended` on purpose, `silent` for the moment."""
+    """Who is not scraped any more. `ended` on purpose; `silent`: worth a failed scrape."""
 
     ended: tuple[str, ...]
     silent: tuple[Target, ...]
 
 
 def registry(
-    last: Registry, workers: Sequence[WorkerView], discovered: tuple[Target, ...]
+    last: Registry,
+    workers: Sequence[WorkerView],
+    discovered: tuple[Target, ...],
+    stopped: Container[str] = (),
 ) -> Registry:
-    """Return the fleet's targets, then the discovered ones; `last` itself if it still holds."""
-    members = tuple(
-        Member(it.id, it.url, it.profile, is_scraped=bool(it.url) and it.phase in _SCRAPED)
-        for it in workers
-    )
+    """Return the fleet's targets, then the discovered ones; `last` itself if it still holds.
+
+    stopped: the workers that somebody wishes to be stopped.
+    """
+    members = tuple(_member(it, is_wished=it.id in stopped) for it in workers)
     if members == last.members and discovered is last.discovered:
         return last
     known = {target.name: target for target in last.targets}
@@ -62,14 +68,20 @@ def departures(before: Registry, after: Registry) -> Departures:
     """Compare two registries.
 
     A worker of the fleet that does not serve is silent: what it last said is not believed any
-    longer, and alerts on it are held. Who is in neither any more was removed on purpose.
+    longer, and alerts on it are held. Who was stopped on purpose, or is in neither any more, has
+    ended too: nothing is to be awaited of it.
     """
     now = {target.name for target in after.targets}
     fleet = {member.id for member in after.members}
+    stopped = _stopped(after) - _stopped(before)
     return Departures(
-        ended=tuple(sorted(before.names() - now - fleet)),
+        ended=tuple(sorted((before.names() - now - fleet) | stopped)),
         silent=tuple(it for it in before.targets if it.name in fleet and it.name not in now),
     )
+
+
+def _stopped(of: Registry) -> set[str]:
+    return {member.id for member in of.members if member.is_stopped}
 
 
 def is_discovered(name: str) -> bool:
@@ -79,6 +91,16 @@ def is_discovered(name: str) -> bool:
 
 def _same(old: Target | None, new: Target) -> Target:
     return old if old is not None and old == new else new
+
+
+def _member(worker: WorkerView, *, is_wished: bool) -> Member:
+    return Member(
+        worker.id,
+        worker.url,
+        worker.profile,
+        is_scraped=bool(worker.url) and worker.phase in _SCRAPED,
+        is_stopped=is_wished and worker.phase in _STOPPED,
+    )
 
 
 def _target(member: Member) -> Target:

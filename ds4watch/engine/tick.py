@@ -78,7 +78,7 @@ class Engine:
         A tick before its time, for which somebody woke us, does not put off the next due one.
         """
         interval = self._settings.interval_seconds
-        due = self._clock.monotonic()
+        due = self.beaten_at = self._clock.monotonic()
         while True:
             if self._clock.monotonic() >= due:
                 due += interval

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -43,6 +43,8 @@ class Turn:
         self._leadership = leadership
         self._over: asyncio.Task[None] | None = None
         self.leads = leadership is None
+        self.is_well: Callable[[], bool] = lambda: True
+        """Whether who leads does so; set by whoever puts the daemon together."""
 
     def may_act(self) -> bool:
         """Return whether we lead at this moment, by our own count."""
@@ -55,9 +57,14 @@ class Turn:
             self.leads = lease.is_held or await lease.take()
             log.info("this daemon %s", "leads" if self.leads else "is on standby: another leads")
 
+    def _goes_well(self) -> bool:
+        return self.is_well()
+
     async def __aenter__(self) -> Self:
         if self._leadership is not None:
-            over = self._leadership.keep() if self.leads else self._leadership.wait()
+            self.is_well = lambda: True  # until the daemon is put together
+            lease = self._leadership
+            over = lease.keep(self._goes_well) if self.leads else lease.wait()
             self._over = asyncio.create_task(over, name="lease")
         return self
 

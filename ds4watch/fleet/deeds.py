@@ -42,8 +42,8 @@ _SLEEP_LEVEL = 1
 class Vetting(Protocol):
     """Who says whether a started worker is the model that its profile was before."""
 
-    async def judge(self, spec: WorkerSpec, given: Fingerprint) -> str:
-        """Return why it must not serve; empty if it may."""
+    async def judge(self, spec: WorkerSpec, given: Fingerprint, version: str) -> str:
+        """Return why it must not serve; empty if it may. version: of its engine."""
         ...
 
 
@@ -144,7 +144,7 @@ class Deeds:
                 raise
             log.warning("%s: its start is not checked: %s", worker.spec.id, error)
             return ""
-        return await self.vetting.judge(worker.running, given)
+        return await self.vetting.judge(worker.running, given, await _version(client))
 
     async def _warm_up(self, worker: Tended, client: WorkerClient, limits: LifeLimits) -> Seen:
         """Let the worker answer its warm-up requests. One that does not is asked a canary next."""
@@ -227,6 +227,16 @@ async def _probe(client: WorkerClient, limits: LifeLimits) -> Seen:
     healthy = await client.health()
     may_sleep = healthy and limits.can_sleep
     return Seen(alive=True, healthy=healthy, sleeping=await _sleeps(client) if may_sleep else None)
+
+
+async def _version(client: WorkerClient) -> str:
+    """Return the engine's version; empty if it tells none. Raises WorkerError if nobody answers."""
+    try:
+        return await client.version()
+    except WorkerError as error:
+        if error.retryable or error.reason not in (EdgeReason.STATUS, EdgeReason.PARSE):
+            raise
+        return ""
 
 
 async def _sleeps(client: WorkerClient) -> bool | None:

@@ -129,6 +129,10 @@ class Supervisor:
         leaves = worker is not None and worker.leaves
         return _DISMISSED if leaves else merged(self._wishes, worker_id)
 
+    def stopped(self) -> frozenset[str]:
+        """Return the workers that are to be stopped, by whose wish ever."""
+        return frozenset(it for it in self._workers if self.wanted(it).wish is Wish.STOPPED)
+
     def wishes_of(self, by: By) -> Mapping[str, Wanted]:
         """Return what one of those who wish does, by worker id."""
         return self._wishes.get(by, {})

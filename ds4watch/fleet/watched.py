@@ -9,7 +9,7 @@ from typing import Self
 from ds4watch.fleet.board import BoardPublisher
 from ds4watch.fleet.supervisor import Supervisor
 from ds4watch.model.service_policy import Board, ServicePolicy
-from ds4watch.model.worker import FleetSnapshot, WorkerView
+from ds4watch.model.worker import FleetSnapshot, WorkerPhase, WorkerView
 
 
 class WatchedFleet(Supervisor):
@@ -24,6 +24,10 @@ class WatchedFleet(Supervisor):
     def views(self) -> tuple[WorkerView, ...]:
         """Return the leader's workers."""
         return self._shown
+
+    def stopped(self) -> frozenset[str]:
+        """Return the workers that are stopped; one that starts anew passes through it too."""
+        return frozenset(it.id for it in self._shown if it.phase is WorkerPhase.ABSENT)
 
     def waiting_for(self) -> tuple[str, ...]:
         """Return nothing: what is awaited is the leader's affair."""

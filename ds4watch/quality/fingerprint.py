@@ -17,6 +17,10 @@ from typing import Any
 TOLERANCE_NATS = 0.25
 """One log-probability may move so far: twice what batching, kernels and bf16 sums do at most."""
 MEAN_TOLERANCE_NATS = 0.05
+CERTAIN = 4
+"""So many times the tolerance is no noise of any kernel; less may be."""
+_LIKELY_NATS = -4.0
+"""Rounded sums move the logarithm of what is next to impossible by far: it is not looked at."""
 _LEAST_STEPS = 8
 _PLACES = 3
 
@@ -27,6 +31,14 @@ class Step:
 
     token: str
     top: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Unlike:
+    """How a worker differs from what its profile gave before. is_certain: no noise explains it."""
+
+    told: str
+    is_certain: bool
 
 
 Fingerprint = tuple[tuple[Step, ...], ...]
@@ -59,37 +71,55 @@ def checksum(steps: Fingerprint) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def unlike(before: Fingerprint, now: Fingerprint) -> str:
-    """Return how a worker differs from what its profile gave before; empty if it does not."""
+def unlike(before: Fingerprint, now: Fingerprint) -> Unlike | None:
+    """Return how a worker differs from what its profile gave before; None if it does not."""
     if len(before) != len(now):
-        return ""  # other prompts were asked then: there is nothing to compare
+        return None  # other prompts were asked then: there is nothing to compare
     deltas: list[float] = []
+    found: list[Unlike] = []
     for number, (old, new) in enumerate(zip(before, now, strict=True), start=1):
-        told = _turned(old, new, deltas)
-        if told:
-            return f"prompt {number}: {told}"
+        one = _turned(old, new, deltas)
+        if one is not None:
+            found.append(Unlike(f"prompt {number}: {one.told}", one.is_certain))
     mean = sum(deltas) / len(deltas) if deltas else 0.0
     if len(deltas) >= _LEAST_STEPS and mean > MEAN_TOLERANCE_NATS:
-        return f"log-probabilities of the same tokens differ by {mean:.3f} nats on average"
-    return ""
+        told = f"log-probabilities of the same tokens differ by {mean:.3f} nats on average"
+        found.append(Unlike(told, mean > CERTAIN * MEAN_TOLERANCE_NATS))
+    return next((it for it in found if it.is_certain), found[0] if found else None)
 
 
-def _turned(old: Sequence[Step], new: Sequence[Step], deltas: list[float]) -> str:
+def _turned(old: Sequence[Step], new: Sequence[Step], deltas: list[float]) -> Unlike | None:
     """Return what is wrong with one answer; add the differences up to where they part."""
     for place, (mine, theirs) in enumerate(zip(old, new, strict=False), start=1):
-        both = mine.top.keys() & theirs.top.keys()
         if mine.token != theirs.token:
-            lead = mine.top.get(mine.token, 0.0) - mine.top.get(theirs.token, float("-inf"))
-            if lead > TOLERANCE_NATS:
-                return f"token {place} is {theirs.token!r}, it was {mine.token!r} by far"
-            return ""
-        for name in both:
-            delta = abs(mine.top[name] - theirs.top[name])
-            if delta > 4 * TOLERANCE_NATS:
-                return f"token {place}: a log-probability moved by {delta:.2f} nats"
-        own = mine.token
-        if own in both:
-            deltas.append(abs(mine.top[own] - theirs.top[own]))
+            lead = _lead(mine, theirs.token)
+            if lead <= TOLERANCE_NATS:
+                return None
+            told = f"token {place} is {theirs.token!r}, it was {mine.token!r} by {lead:.2f} nats"
+            return Unlike(told, lead > CERTAIN * TOLERANCE_NATS)
+        both = mine.top.keys() & theirs.top.keys()
+        moved = max((_moved(mine, theirs, name) for name in both), default=0.0)
+        if moved > CERTAIN * TOLERANCE_NATS:
+            told = f"token {place}: a log-probability moved by {moved:.2f} nats"
+            return Unlike(told, is_certain=True)
+        if mine.token in both:
+            deltas.append(abs(mine.top[mine.token] - theirs.top[mine.token]))
     if len(old) != len(new) and min(len(old), len(new)) < _LEAST_STEPS:
-        return f"the answer has {len(new)} tokens, it had {len(old)}"
-    return ""
+        # Where an answer ends is a choice as well, of which nobody says by how much it led.
+        return Unlike(f"the answer has {len(new)} tokens, it had {len(old)}", is_certain=False)
+    return None
+
+
+def _lead(step: Step, other: str) -> float:
+    """Return by how much a step's token led another, at least: of the likeliest the last is known.
+
+    Where all are about as likely, one that was not among them may be first by noise alone.
+    """
+    least = min(step.top.values(), default=0.0)
+    return step.top.get(step.token, least) - step.top.get(other, least)
+
+
+def _moved(mine: Step, theirs: Step, name: str) -> float:
+    """Return by how much a token's log-probability moved, if it is likely in either."""
+    one, other = mine.top[name], theirs.top[name]
+    return abs(one - other) if max(one, other) > _LIKELY_NATS else 0.0

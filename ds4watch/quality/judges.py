@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 import re2
 from jsonschema import Draft202012Validator
@@ -92,9 +93,9 @@ class JsonSchema:
         """Return whether the answer is such JSON and nothing beside it."""
         try:
             found = json.loads(_unfenced(answer[:MAX_ANSWER_CHARACTERS]))
+            return bool(Draft202012Validator(self.schema).is_valid(found))
         except (ValueError, RecursionError):
             return False
-        return bool(Draft202012Validator(self.schema).is_valid(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,42 @@ def _schema(rest: Mapping[str, Any]) -> JsonSchema:
     except SchemaError as error:
         message = f"the judge's 'schema' is not a JSON Schema: {error.message[:200]}"
         raise ValueError(message) from error
+    strange = _strange(schema)
+    if strange:
+        message = f"the judge's 'schema' cannot judge: {strange}"
+        raise ValueError(message)
     return JsonSchema(schema)
+
+
+def _strange(schema: Mapping[str, Any]) -> str:
+    """Return what in a schema would break its judging, not fail it; empty if nothing."""
+    nodes: list[Any] = [schema]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, list):
+            nodes += node
+        if not isinstance(node, Mapping):
+            continue
+        nodes += node.values()
+        ref = node.get("$ref")
+        if isinstance(ref, str) and not _is_there(schema, ref):
+            return f"it refers to {ref[:100]!r}; only what is in it, by #/…, can be"
+    return ""
+
+
+def _is_there(schema: Any, ref: str) -> bool:
+    """Return whether a JSON pointer leads to something. Others would be fetched from elsewhere."""
+    if not ref.startswith("#"):
+        return False
+    found = schema
+    for part in ref[1:].split("/")[1:]:
+        name = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list):
+            found = {str(place): it for place, it in enumerate(found)}
+        if not isinstance(found, Mapping) or name not in found:
+            return False
+        found = found[name]
+    return ref[1:2] in ("", "/")
 
 
 def _choice(rest: Mapping[str, Any]) -> Choice:

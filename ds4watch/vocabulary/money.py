@@ -170,6 +170,13 @@ QUALITY_SIGNALS = (
         "metric",
     ),
     gauge(
+        "ds4_start_check_doubt",
+        "1: the worker serves though it did not give at its start what its profile gave before,"
+        " and nobody else could serve, or engine, GPU or batch are others than then.",
+        "worker",
+        "profile",
+    ),
+    gauge(
         "ds4_quality_accuracy_drop_points",
         "Percentage points by which a profile answers fewer golden questions right than its"
         " reference, the same questions for both. Absent until measured.",

@@ -111,6 +111,7 @@ _ORIGINS = (
     ("ds4_quality_accuracy", "golden questions, asked of both workers"),
     ("ds4_route_regret", "the gateways' spools"),
     ("ds4_slo_cost", "the gateways' spools and the price list"),
+    ("ds4_start_check", "what workers answered at their starts"),
     ("ds4_quality_class", "golden questions, asked of both workers"),
     ("ds4_quality_measured", "the runs of both"),
     ("ds4_rule_", "the evaluation of rules"),

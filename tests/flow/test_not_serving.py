@@ -209,3 +209,22 @@ def test_case_28_an_engine_that_dies_of_its_metrics_is_told_with_its_last_state(
     )
     until(lambda: daemon.worker(QUANTIZED)["phase"] == "ready", "it started again")
     daemon.note_pids()
+
+
+SEEN = """\
+groups:
+  - name: flow
+    rules:
+      - alert: Seen
+        expr: sum by (worker) (vllm:num_requests_running) >= 0
+"""
+
+
+def test_an_alert_on_a_worker_that_a_person_stops_ends_and_is_not_held() -> None:
+    with new_daemon(rules=SEEN) as daemon:
+        daemon.up()
+        until(lambda: is_firing(daemon, "Seen", FULL), "the alert")
+        daemon.command("workers", "stop", FULL, "--why", "a test", *daemon.options)
+        until(lambda: daemon.worker(FULL)["phase"] == "absent", "that it is stopped")
+        until(lambda: not is_firing(daemon, "Seen", FULL), "the alert's end")
+        assert is_firing(daemon, "Seen", QUANTIZED)

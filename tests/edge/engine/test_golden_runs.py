@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -123,12 +123,13 @@ async def bench(
     workers: tuple[WorkerView, ...] = (view("full"), view("four"), view("four", 1)),
     profiles: Mapping[str, Profile] | None = None,
     questions: Callable[[], tuple[Question, ...]] | None = None,
+    prices: tuple[PriceEntry, ...] = PRICES,
 ) -> AsyncIterator[Bench]:
     store = StateStore.open(folder / "state.db", FixedClock(), answer_timeout_seconds=30.0)
     known = Known(fleet=FleetSnapshot(NOW, workers))
     script = Scripted(says)
     script.hold.set()
-    asker = Asker(known, script, profiles=profiles or {}, prices=PRICES, clock=FixedClock())
+    asker = Asker(known, script, profiles=profiles or {}, prices=prices, clock=FixedClock())
     runs = GoldenRuns(
         known,
         store,
@@ -215,6 +216,35 @@ async def test_what_it_may_cost_ends_it(tmp_path: Path) -> None:
         run = await it.ended("stopped")
         assert (run["told"], run["answered"]) == ("what it may cost is spent", 4)
         assert run["spent_nanos"] == 4 * 1.25 * 10**9
+
+
+class _Broken:
+    """A judge with a fault."""
+
+    def is_right(self, answer: str) -> bool:
+        raise LookupError(answer)
+
+
+async def test_a_fault_in_one_run_ends_that_run_and_not_the_next(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sound = questions_of(question_lines(1), file="g.jsonl")
+    asked = [tuple(replace(it, judge=_Broken()) for it in sound)]
+    async with bench(tmp_path, questions=lambda: asked[0]) as it:
+        await begin(it)
+        run = await it.ended("failed")
+        assert "a fault of ds4watch" in run["told"]
+        assert "a golden run met a fault of ours" in caplog.text
+        asked[0] = sound
+        assert await begin(it) == run["id"]
+        await it.ended()
+
+
+async def test_a_worker_costs_what_its_host_costs(tmp_path: Path) -> None:
+    prices = (*PRICES, PriceEntry("*", 3 * HOUR, 0.0, "four-0"))
+    async with bench(tmp_path, workers=(view("four"),), count=1, prices=prices) as it:
+        await begin(it, reference="")
+        assert (await it.ended())["spent_nanos"] == 3 * 1_250_000_000
 
 
 async def test_users_go_first_and_a_worker_that_is_gone_is_waited_for(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ds4watch.engine.start_check import PREFIX, StartCheck
+from ds4watch.engine.start_check import PREFIX, StartCheck, doubt_samples, is_missed
 from ds4watch.fleet.wish import Wanted
 from ds4watch.history.rows import AuditEntry
 from ds4watch.model.errors import EdgeReason, StoreError
 from ds4watch.model.ports import UnixSeconds
-from ds4watch.model.worker import FleetSnapshot, WorkerPhase
+from ds4watch.model.worker import FleetSnapshot, WorkerPhase, WorkerView
 from tests.edge.clock import SystemClock
 from tests.edge.fleet.test_supervisor import Fleet, spec
 
@@ -45,8 +45,10 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         await fleet.supervisor.stop()
 
 
-def check(kept: Kept) -> StartCheck:
-    return StartCheck(kept.values, kept, SystemClock())
+def check(kept: Kept, *, is_missed: bool = False, device: str = "") -> StartCheck:
+    return StartCheck(
+        kept.values, kept, SystemClock(), is_missed=lambda _: is_missed, device=lambda: device
+    )
 
 
 async def start(fleet: Fleet, *names: str) -> None:
@@ -56,13 +58,21 @@ async def start(fleet: Fleet, *names: str) -> None:
 
 def shifted(values: Mapping[str, Any], nats: float) -> dict[str, Any]:
     """Return baselines whose log-probabilities all lie elsewhere."""
-    return {
-        name: [
+
+    def moved(prompts: Any) -> Any:
+        return [
             [[token, {k: v - nats for k, v in top.items()}] for token, top in prompt]
             for prompt in prompts
         ]
-        for name, prompts in values.items()
-    }
+
+    return {name: it | {"given": moved(it["given"])} for name, it in values.items()}
+
+
+async def restarted(fleet: Fleet, judge: StartCheck) -> None:
+    """Start the worker anew, to be judged by another."""
+    fleet.supervisor.vet_by(judge)
+    await fleet.wish(Wanted(restart_at=SystemClock().now()))
+    await fleet.until(WorkerPhase.DRAINING)
 
 
 async def test_the_first_start_sets_what_others_have_to_give_and_they_do(fleet: Fleet) -> None:
@@ -74,7 +84,9 @@ async def test_the_first_start_sets_what_others_have_to_give_and_they_do(fleet: 
         lambda: all(it.phase is WorkerPhase.READY for it in fleet.supervisor.views())
     )
     [name] = kept.values
-    assert name.startswith(f"{PREFIX}sim@")
+    assert name.startswith(PREFIX)
+    assert len(name) <= 63, "longer ones no PostgreSQL takes"
+    assert kept.values[name]["profile"] == "sim"
     assert kept.audit[0].summary.startswith("start check of sim: checksum ")
     again = check(kept)
     fleet.supervisor.vet_by(again)
@@ -112,3 +124,72 @@ async def test_a_store_that_is_full_keeps_no_worker_from_serving(fleet: Fleet) -
     fleet.supervisor.vet_by(check(kept))
     await start(fleet, "sim-0")
     await fleet.until(WorkerPhase.READY)
+
+
+async def test_another_gpu_gives_other_numbers_which_is_told_and_the_worker_serves(
+    fleet: Fleet,
+) -> None:
+    kept = Kept()
+    fleet.supervisor.vet_by(check(kept, device="L4"))
+    await start(fleet, "sim-0")
+    await fleet.until(WorkerPhase.READY)
+    kept.values = shifted(kept.values, 2.0)
+    judge = check(kept, device="H100")
+    await restarted(fleet, judge)
+    await fleet.until(WorkerPhase.READY)
+    assert "with another engine, GPU or batch than before" in kept.audit[-1].summary
+    [sample] = doubt_samples(judge.doubts)
+    assert dict(sample.labels) == {"worker": "sim-0", "profile": "sim"}
+    assert len(kept.values) == 2
+    await restarted(fleet, check(kept, device="H100"))
+    await fleet.until(WorkerPhase.READY)
+    assert len(kept.audit) == 2, "from then on it is compared with what it gave there"
+    assert await judge.forget("sim", who="ops", why="new machines")
+    assert doubt_samples(judge.doubts) == []
+    assert [it for it in kept.values.values() if it is not None] == []
+
+
+async def test_another_gpu_that_gives_the_same_is_not_worth_a_word(fleet: Fleet) -> None:
+    kept = Kept()
+    fleet.supervisor.vet_by(check(kept, device="L4"))
+    await start(fleet, "sim-0")
+    await fleet.until(WorkerPhase.READY)
+    judge = check(kept, device="H100")
+    await restarted(fleet, judge)
+    await fleet.until(WorkerPhase.READY)
+    assert "another engine" not in kept.audit[-1].summary
+    assert not judge.doubts
+
+
+@pytest.mark.parametrize(
+    ("nats", "is_missed", "ends"),
+    [
+        (0.1, True, WorkerPhase.READY),
+        (0.1, False, WorkerPhase.QUARANTINED),
+        (0.5, True, WorkerPhase.QUARANTINED),
+    ],
+)
+async def test_a_doubt_keeps_no_worker_from_serving_that_is_missed(
+    fleet: Fleet, nats: float, ends: WorkerPhase, *, is_missed: bool
+) -> None:
+    kept = Kept()
+    fleet.supervisor.vet_by(check(kept))
+    await start(fleet, "sim-0")
+    await fleet.until(WorkerPhase.READY)
+    kept.values = shifted(kept.values, nats)
+    judge = check(kept, is_missed=is_missed)
+    await restarted(fleet, judge)
+    await fleet.until(ends)
+    assert bool(judge.doubts) is (ends is WorkerPhase.READY)
+    if judge.doubts:
+        assert "it is missed, so it serves" in kept.audit[-1].summary
+
+
+def test_a_worker_is_missed_while_its_profile_or_the_fleet_has_too_few_that_are_ready() -> None:
+    def view(profile: str, phase: WorkerPhase = WorkerPhase.READY) -> WorkerView:
+        return WorkerView("w", profile, ("m",), "http://x", phase, 0.0)
+
+    fleet = [view("a"), view("a"), view("b", WorkerPhase.WARMING)]
+    assert is_missed(fleet, "b", min_hot=1)
+    assert not is_missed(fleet, "a", min_hot=2)
+    assert is_missed(fleet, "a", min_hot=3)

@@ -59,6 +59,7 @@ def test_tokens_that_came_in_time_bear_the_money_of_all_workers_of_the_profile()
     judge.note(
         [replace(record("a", 100.0), outcome=RequestOutcome.UPSTREAM_ERROR)], slo_seconds=1.2
     )
+    values(judge, -500.0)
     # two workers, 600 s, 1 a second, over 120 tokens
     assert values(judge, 110.0)["ds4_slo_cost_per_thousand_tokens"] == pytest.approx(10_000)
     assert "ds4_slo_cost_per_thousand_tokens" not in values(judge, 701.0)
@@ -68,3 +69,21 @@ def test_an_answer_that_was_not_streamed_says_nothing_of_its_first_token() -> No
     judge = RouteJudge()
     judge.note([replace(record(name, 100.0), stream=False) for name in "ab" * 8], slo_seconds=1.2)
     assert values(judge, 200.0)["ds4_route_regret_seconds_count"] == 0
+
+
+def test_after_a_start_tokens_bear_the_money_of_the_time_since() -> None:
+    judge = RouteJudge()
+    assert "ds4_slo_cost_per_thousand_tokens" not in values(judge, 50.0)
+    judge.note([record("a", 100.0)], slo_seconds=1.2)
+    assert "ds4_slo_cost_per_thousand_tokens" not in values(judge, 109.0), "that would be chance"
+    assert values(judge, 150.0)["ds4_slo_cost_per_thousand_tokens"] == pytest.approx(10_000 / 6)
+
+
+def test_a_price_of_the_worker_s_host_counts() -> None:
+    judge = RouteJudge()
+    judge.note([record("a", 100.0)], slo_seconds=1.2)
+    there = [replace(it, url="http://gpu-1:8000") for it in FLEET]
+    prices = (PriceEntry("*", 3600 * 10**9, 0.0), PriceEntry("*", 7200 * 10**9, 0.0, "gpu-1"))
+    judge.samples(there, prices, "EUR", -500.0)
+    found = {it.name: it.value for it in judge.samples(there, prices, "EUR", 110.0)}
+    assert found["ds4_slo_cost_per_thousand_tokens"] == pytest.approx(20_000)

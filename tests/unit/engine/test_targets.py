@@ -68,6 +68,28 @@ def test_a_worker_removed_while_it_is_silent_has_ended_too() -> None:
     assert departures(silent, registry(silent, [], ())) == (("a",), ())
 
 
+@pytest.mark.parametrize("phase", [WorkerPhase.STOPPING, WorkerPhase.ABSENT])
+def test_a_worker_stopped_on_purpose_has_ended_once(phase: WorkerPhase) -> None:
+    before = registry(Registry(), [view("a"), view("b")], FOUND, {"a"})
+    after = registry(before, [view("a", phase), view("b")], FOUND, {"a"})
+    left = departures(before, after)
+    assert left.ended == ("a",)
+    assert [it.name for it in left.silent] == ["a"], "its last samples are not believed any longer"
+    later = registry(after, [view("a", phase), view("b", WorkerPhase.FAILED)], FOUND, {"a"})
+    assert departures(after, later).ended == ()
+    assert departures(Registry(), after).ended == ("a",), "by a daemon that came after it was"
+
+
+def test_a_failed_worker_that_is_stopped_then_has_ended_and_one_that_drains_has_not() -> None:
+    failed = registry(Registry(), [view("a", WorkerPhase.FAILED)], ())
+    stopped = registry(failed, [view("a", WorkerPhase.ABSENT)], (), {"a"})
+    assert departures(failed, stopped) == (("a",), ())
+    drains = registry(Registry(), [view("a", WorkerPhase.DRAINING)], (), {"a"})
+    assert departures(registry(Registry(), [view("a")], ()), drains) == ((), ())
+    restarts = registry(drains, [view("a", WorkerPhase.STOPPING)], ())
+    assert departures(drains, restarts).ended == (), "it was to be stopped, now it starts anew"
+
+
 def test_a_target_with_other_labels_goes_on_under_its_name() -> None:
     before = registry(Registry(), [], FOUND)
     after = registry(before, [], (replace(FOUND[0], labels=(("job", "other"),)),))

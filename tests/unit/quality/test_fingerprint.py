@@ -9,6 +9,7 @@ import pytest
 from ds4watch.quality.fingerprint import (
     Fingerprint,
     Step,
+    Unlike,
     as_document,
     checksum,
     from_document,
@@ -31,21 +32,25 @@ BEFORE: Fingerprint = (answer(1), answer(2))
 
 
 def test_the_same_model_is_the_same_also_with_the_noise_of_kernels() -> None:
-    assert unlike(BEFORE, BEFORE) == ""
+    assert unlike(BEFORE, BEFORE) is None
     for seed in range(50):
-        assert unlike(BEFORE, (answer(seed, noise=0.02), answer(seed + 1, noise=0.02))) == ""
+        assert unlike(BEFORE, (answer(seed, noise=0.02), answer(seed + 1, noise=0.02))) is None
 
 
 def test_a_turn_at_a_near_tie_is_noise_and_what_follows_is_not_compared() -> None:
     old = answer(1, lead=0.1)
     turned = (replace(old[0], token="u0"), *(Step("other", {"other": -9.0}) for _ in range(7)))
-    assert unlike((old,), (turned,)) == ""
+    assert unlike((old,), (turned,)) is None
 
 
 def test_another_first_choice_that_is_no_near_tie_is_another_model() -> None:
     turned = (replace(BEFORE[0][0], token="u0"), *BEFORE[0][1:])
-    told = unlike(BEFORE, (turned, BEFORE[1]))
-    assert told == "prompt 1: token 1 is 'u0', it was 't0' by far"
+    told = "prompt 1: token 1 is 'u0', it was 't0' by 1.00 nats"
+    assert unlike(BEFORE, (turned, BEFORE[1])) == Unlike(told, is_certain=False)
+    far = (answer(1, lead=2.0), BEFORE[1])
+    certain = unlike(far, (turned, BEFORE[1]))
+    assert certain is not None
+    assert certain.is_certain
 
 
 def test_a_shift_of_all_log_probabilities_is_told_though_the_words_are_the_same() -> None:
@@ -53,23 +58,50 @@ def test_a_shift_of_all_log_probabilities_is_told_though_the_words_are_the_same(
         tuple(replace(step, top={k: v - 0.1 for k, v in step.top.items()}) for step in prompt)
         for prompt in BEFORE
     )
-    assert unlike(BEFORE, shifted) == (
-        "log-probabilities of the same tokens differ by 0.100 nats on average"
-    )
+    told = "log-probabilities of the same tokens differ by 0.100 nats on average"
+    assert unlike(BEFORE, shifted) == Unlike(told, is_certain=False)
 
 
 def test_one_log_probability_that_jumps_is_told() -> None:
     jumped = replace(BEFORE[1][3], top=dict(BEFORE[1][3].top) | {"t3": -2.0})
     told = unlike(BEFORE, (BEFORE[0], (*BEFORE[1][:3], jumped, *BEFORE[1][4:])))
-    assert told == "prompt 2: token 4: a log-probability moved by 1.50 nats"
+    assert told == Unlike(
+        "prompt 2: token 4: a log-probability moved by 1.50 nats", is_certain=True
+    )
 
 
 def test_an_answer_that_ends_early_is_told() -> None:
-    assert "has 3 tokens, it had 8" in unlike(BEFORE, (BEFORE[0][:3], BEFORE[1]))
+    told = Unlike("prompt 1: the answer has 3 tokens, it had 8", is_certain=False)
+    assert unlike(BEFORE, (BEFORE[0][:3], BEFORE[1])) == told
+
+
+def test_a_first_choice_from_beyond_those_told_is_noise_where_all_are_about_as_likely() -> None:
+    flat = Step("a", {"a": -6.00, "b": -6.01, "c": -6.02})
+    steep = Step("a", {"a": -0.1, "b": -3.0, "c": -3.1})
+    other = Step("z", {"z": -5.99, "a": -6.00, "b": -6.01})
+    assert unlike(((flat,),), ((other,),)) is None
+    told = unlike(((steep,),), ((other,),))
+    assert told is not None
+    assert told.is_certain
+
+
+def test_what_is_next_to_impossible_may_move_by_far() -> None:
+    old = Step("a", {"a": -0.001, "b": -9.0})
+    new = Step("a", {"a": -0.001, "b": -11.0})
+    assert unlike(((old,),), ((new,),)) is None
+
+
+def test_a_certain_difference_is_told_before_a_doubt() -> None:
+    shifted = tuple(replace(it, top={k: v - 3 for k, v in it.top.items()}) for it in BEFORE[1])
+    doubtful = (replace(BEFORE[0][0], token="u0"), *BEFORE[0][1:])
+    told = unlike(BEFORE, (doubtful, shifted))
+    assert told is not None
+    assert told.is_certain
+    assert told.told.startswith("prompt 2")
 
 
 def test_other_prompts_than_before_are_not_compared() -> None:
-    assert unlike(BEFORE, (answer(9, lead=-3.0),)) == ""
+    assert unlike(BEFORE, (answer(9, lead=-3.0),)) is None
 
 
 def test_it_is_kept_as_json_and_the_same_values_have_the_same_checksum() -> None:

@@ -81,6 +81,8 @@ def test_judges_tell_right_from_wrong(
         ({"kind": "regex", "pattern": r"(a)\1"}, "not a regular expression of RE2"),
         ({"kind": "json_schema", "schema": {"type": "strange"}}, "not a JSON Schema"),
         ({"kind": "json_schema"}, "needs a 'schema'"),
+        ({"kind": "json_schema", "schema": {"$ref": "https://x.test/s"}}, "it refers to"),
+        ({"kind": "json_schema", "schema": {"items": {"$ref": "#/$defs/a"}}}, "it refers to"),
         ({"kind": "choice", "answer": "D", "choices": ["A", "B"]}, "among which 'answer' is"),
     ],
 )
@@ -116,3 +118,10 @@ def test_two_sets_must_not_share_an_id() -> None:
     assert together([(question,)]) == (question,)
     with pytest.raises(ConfigError, match="twice"):
         together([(question,), (question,)])
+
+
+def test_a_schema_may_refer_to_its_own_parts() -> None:
+    schema = {"$defs": {"a/b": {"type": "integer"}}, "items": {"$ref": "#/$defs/a~1b"}}
+    judge = judge_of({"kind": "json_schema", "schema": schema})
+    assert judge.is_right("[1, 2]")
+    assert not judge.is_right('["1"]')
