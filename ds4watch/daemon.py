@@ -19,8 +19,6 @@ from typing import Any, Protocol, cast
 
 import uvloop
 
-from ds4watch.actions.runner import Runner
-from ds4watch.actions.set_level import SetLevel
 from ds4watch.config.files import LoadedSettings
 from ds4watch.config.places import resolve_state_dir
 from ds4watch.config.settings import AdminSettings, RunBy, Settings
@@ -31,6 +29,7 @@ from ds4watch.engine.command_run import CommandRun
 from ds4watch.engine.cost_plan import budgets_of, gentle_levels, gpu_model
 from ds4watch.engine.external_alerts import KEPT, ExternalAlerts
 from ds4watch.engine.gpu_journal import GpuJournal
+from ds4watch.engine.installed import trial_told
 from ds4watch.engine.ladder_journal import StateLadders, kept_ladders
 from ds4watch.engine.own_books import OwnBooks
 from ds4watch.engine.parts import EngineSettings, Known, Parts
@@ -38,7 +37,7 @@ from ds4watch.engine.person_wishes import PersonWishes, learned
 from ds4watch.engine.place import Place, Standing
 from ds4watch.engine.provision_setup import provisioning
 from ds4watch.engine.remote_source import open_rounds
-from ds4watch.engine.replica import Held, WhileLeading, open_lease
+from ds4watch.engine.replica import Held, open_lease
 from ds4watch.engine.restart import Stores, known_from, open_stores, remember, started
 from ds4watch.engine.rolling_run import RollingRun
 from ds4watch.engine.rolling_view import Sight, rolling_rules
@@ -47,6 +46,7 @@ from ds4watch.engine.silence_desk import SilenceDesk
 from ds4watch.engine.spool import Spools
 from ds4watch.engine.standby import StandbyEngine, Watched
 from ds4watch.engine.start_check import StartCheck, is_missed
+from ds4watch.engine.steering_setup import open_acting
 from ds4watch.engine.tallies import Tallies
 from ds4watch.engine.tick import Engine
 from ds4watch.engine.turn import Turn
@@ -71,7 +71,6 @@ from ds4watch.history.migrate import Which
 from ds4watch.history.place import place_of, store_label
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
-from ds4watch.model.action import ActionKind, ActionStatus
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.worker import FleetSnapshot
 from ds4watch.notify.dispatcher import Channel, Dispatcher
@@ -85,7 +84,7 @@ from ds4watch.scrape.gpu_watch import GpuWatch
 from ds4watch.scrape.nvml import GpuReader
 from ds4watch.scrape.wave import Scraper
 from ds4watch.telemetry.logging import configure
-from ds4watch.telemetry.metrics import ProcessMetrics, Telemetry
+from ds4watch.telemetry.metrics import Telemetry
 from ds4watch.telemetry.service_manager import ServiceManager, service_manager
 from ds4watch.web.listen import bind, read_tls
 
@@ -247,9 +246,6 @@ async def _assemble(
     board, keys = await _board(stores, blueprint, fleet, clock, stack, leads=leads)
     telemetry = Telemetry()
     telemetry.process.leader.set_function(lambda: float(turn.may_act()))
-    runner = await _runner(
-        stores, board, settings, metrics=telemetry.process, clock=clock, turn=turn
-    )
     dispatcher = Dispatcher(
         state, await _channel(settings, clock, stack), metrics=telemetry.process, clock=clock
     )
@@ -273,7 +269,17 @@ async def _assemble(
     )
     starts = await _start_check(blueprint, supervisor, state, clock)
     wishes = PersonWishes(supervisor, state, clock, await state.worker_wishes())
-    began_at = await state.began_at() or clock.now()
+    acting = await open_acting(
+        blueprint,
+        stores,
+        board,
+        supervisor,
+        metrics=telemetry.process,
+        clock=clock,
+        turn=turn,
+        wake=wake.set,
+    )
+    began_at = acting.look.installed_at
     pool = WarmPool(supervisor, state, warm_settings(settings.fleet, began_at), clock)
     provision = provisioning(
         blueprint, supervisor, state, await state.kept_values(), clock, began_at=began_at
@@ -294,11 +300,12 @@ async def _assemble(
         live=stores.live,
         rules=blueprint.rules,
         policy=blueprint.policy,
-        runner=runner,
+        runner=acting.runner,
         dispatcher=dispatcher,
         telemetry=telemetry,
         pool=pool,
         provision=provision,
+        steering=acting.steering,
         spools=_spools(stores, state_dir, held, leads=leads),
         rounds=open_rounds(
             blueprint.remote, settings, blueprint.rules, stack, wake=wake, clock=clock
@@ -313,7 +320,7 @@ async def _assemble(
         keys=keys,
         may_act=turn.may_act,
     )
-    known = await known_from(stores, fleet, clock, budgets=budgets_of(settings))
+    known = acting.look.known = await known_from(stores, fleet, clock, budgets=budgets_of(settings))
     known.start_doubts = starts.doubts
     sight = Sight(
         supervisor, known, tallies, blueprint.fleet_files, rolling_rules(settings.fleet), clock
@@ -334,13 +341,17 @@ async def _assemble(
     daemon = Daemon(
         engine=engine,
         discovery=discovery,
-        runner=runner,
+        runner=acting.runner,
         dispatcher=dispatcher,
         supervisor=supervisor,
         wishes=wishes,
         keys=keys,
         commands=CommandRun(
-            state, SilenceDesk(state.desk, known, clock), wake=engine.wake, clock=clock
+            state,
+            SilenceDesk(state.desk, known, clock),
+            wake=engine.wake,
+            clock=clock,
+            carry=acting.orders.carry(),
         ),
         starts=starts,
         own_books=OwnBooks(client_of.own_use, supervisor, state, clock),
@@ -353,7 +364,8 @@ async def _assemble(
         clock=clock,
     )
     if leads:
-        await state.add_audit(started(clock, stores.restored, held.message if held else ""))
+        told = (held.message if held else "", trial_told(began_at, clock.now()))
+        await state.add_audit(started(clock, stores.restored, "; ".join(filter(None, told))))
     # What goes beside the ticks takes a while to load: the rules are evaluated before.
     module: Any = importlib.import_module("ds4watch.daemon_beside")
     beside: _BesideModule = module
@@ -367,29 +379,6 @@ def _listener(admin: AdminSettings) -> socket.socket:
     """Return the admin API's socket; what it would be served with is looked at, too."""
     read_tls(admin.tls_certificate, admin.tls_key, setting="admin")
     return bind(admin.host, admin.port, setting="admin")
-
-
-async def _runner(
-    stores: Stores,
-    board: BoardPublisher,
-    settings: Settings,
-    *,
-    metrics: ProcessMetrics,
-    clock: Clock,
-    turn: Turn,
-) -> Runner:
-    """Return the runner, with what an earlier daemon left half done looked at."""
-    set_level = SetLevel(board, clock, lease_seconds=settings.gateway.lease_seconds)
-    handlers = {ActionKind.SET_LEVEL: WhileLeading(set_level, turn.may_act)}
-    runner = Runner(stores.state, handlers, metrics=metrics, clock=clock)
-    if not turn.leads:
-        return runner
-    await runner.recover(
-        record.plan
-        for record in stores.restored.actions
-        if record.status in (ActionStatus.PLANNED, ActionStatus.RUNNING)
-    )
-    return runner
 
 
 def _scraper(blueprint: Blueprint, samples: SampleStore, clock: Clock) -> Scraper:

@@ -167,6 +167,7 @@ def _admin(
         pool=parts.pool,
         rolling=doors.rolling,
         provision=parts.provision,
+        steering=parts.steering,
     )
     ports = Ports(
         source=Status(engine.known, place, sources, clock=clock),

@@ -33,8 +33,11 @@ class SetLevel:
         self._lease_seconds = lease_seconds
 
     def is_in_force(self, plan: ActionPlan) -> bool:
-        """Return whether the policy in force is the plan's."""
-        return bool(self._board.policy().version == plan.parameters["version"])
+        """Return whether the level in force is the plan's."""
+        policy = self._board.policy()
+        if policy.action:
+            return policy.action == plan.id
+        return bool(policy.version == plan.parameters["version"])
 
     async def run(self, plan: ActionPlan) -> Done:
         """Publish the level; applied once the last live gateway obeys."""
@@ -57,15 +60,18 @@ class SetLevel:
     def _policy(self, plan: ActionPlan, current: ServicePolicy) -> ServicePolicy:
         ladder = tuple(Limits.from_json(limits) for limits in plan.parameters["ladder"])
         return ServicePolicy(
-            version=plan.parameters["version"],
+            # An exclusion may have used up the number that was planned on.
+            version=max(plan.parameters["version"], current.version + 1),
             level=plan.parameters["level"],
             level_name=plan.parameters["level_name"],
             limits=ladder[-1],
             ladder=ladder,
             excluded_workers=current.excluded_workers,
+            diversions=current.diversions,
             reason=plan.reason,
             since=self._clock.now(),
             lease_seconds=self._lease_seconds,
+            action=plan.id,
         )
 
     def _done(self, plan: ActionPlan, status: ActionStatus, detail: str, took: float) -> Done:

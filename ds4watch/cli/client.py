@@ -107,6 +107,28 @@ class AdminClient:
         placed: dict[str, Any] = self._ask("PUT", f"/holds/{quote(target, safe='')}", body)
         return placed
 
+    def act(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Ask for an action; return the command. Raises AdminError."""
+        asked: dict[str, Any] = self._ask("POST", "/actions", body)
+        return asked
+
+    def decide(self, action: str, verb: str, *, who: str, why: str) -> dict[str, Any]:
+        """Approve, refuse or undo an action; return the command. Raises AdminError."""
+        path = f"/actions/{quote(action, safe='')}/{verb}"
+        asked: dict[str, Any] = self._ask("POST", path, {"who": who, "why": why})
+        return asked
+
+    def command(self, number: int) -> dict[str, Any]:
+        """Return what came of a command. Raises AdminError."""
+        found: dict[str, Any] = self._ask("GET", f"/commands/{number}")
+        return found
+
+    def explain_policy(self, labels: dict[str, str]) -> dict[str, Any]:
+        """Return what alerts with these labels lead to now. Raises AdminError."""
+        query = urlencode([("label", f"{name}={value}") for name, value in labels.items()])
+        found: dict[str, Any] = self._ask("GET", f"/policy/explain?{query}")
+        return found
+
     def steer(self, worker: str, verb: str, *, who: str, why: str) -> dict[str, Any]:
         """Ask something of a worker and return what follows. Raises AdminError."""
         path = f"/workers/{quote(worker, safe='')}/{verb}"

@@ -84,6 +84,7 @@ def _parts(status: Mapping[str, Any]) -> Iterator[RenderableType]:
         until = instant(hold.get("until_at"))
         line = f"hold on {hold['target']} until {until}, by {hold['who']}: {hold['why']}"
         yield Text(line, style="yellow")
+    yield from _steering_lines(status.get("steering") or {})
     if pool := status.get("pool"):
         yield _pool_line(pool)
     yield fleet_table(status.get("fleet") or [])
@@ -98,6 +99,23 @@ def _parts(status: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield _job_table(jobs)
     if why_not := (status.get("gpus") or {}).get("why_not"):
         yield Text(f"No GPU readings: {why_not}")
+
+
+def _steering_lines(steering: Mapping[str, Any]) -> Iterator[Text]:
+    if steering.get("dry_run"):
+        yield Text("the policy is a dry run: actions are told and not done", style="yellow")
+    elif until := steering.get("trial_until"):
+        yield Text(
+            f"first week: until {instant(until)} scaling, rolling care and actions on adopted "
+            "workers are only told; what ds4watch started is kept alive",
+            style="yellow",
+        )
+    for it in steering.get("actions") or ():
+        line = f"{it['status']}: {it['kind']} on {it['target']}: {it['reason']} (id {it['id']})"
+        if it.get("expires_at"):
+            who = ", ".join(it["approvers"])
+            line += f"; {who} may approve it until {instant(it['expires_at'])}"
+        yield Text(line, style="yellow")
 
 
 def _pool_line(pool: Mapping[str, Any]) -> Text:

@@ -20,10 +20,11 @@ _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @app.command()
 def hold(
-    target: Annotated[
-        str, typer.Argument(help="A pool (the shipped policy has one, default), or * for all.")
-    ],
     why: Annotated[str, typer.Option("--why", help="The reason; it is kept in the audit.")],
+    target: Annotated[
+        str, typer.Argument(help="A pool or a worker; everything, if neither is named.")
+    ] = "",
+    pool: Annotated[str, typer.Option("--pool", help="The pool.")] = "",
     span: Annotated[
         str, typer.Option("--for", metavar="TIME", help="How long: 30s, 15m, 2h, 1d.")
     ] = "1h",
@@ -34,14 +35,23 @@ def hold(
 ) -> None:
     """Forbid automatic actions on a target for a while; what is in force stays in force.
 
-    Example: ds4watch hold default --for 30m --why "load test"
+    Example: ds4watch hold --pool default --for 30m --why "load test"
     """
+    target = held(target, pool)
     client = connect(config, admin, state).client
     placed = client.hold(target=target, seconds=seconds_of(span), who=user_name(), why=why)
     if as_json:
         print_json(placed)
         return
     typer.echo(f"hold on {target} until {instant(placed.get('until_at'))}")
+
+
+def held(target: str, pool: str) -> str:
+    """Return what is held: a target, a pool, or everything. Raises ConfigError."""
+    if target and pool and target != pool:
+        message = f"names {pool!r} and the target is {target!r}: one of them"
+        raise ConfigError(Located(message, field="--pool"))
+    return target or pool or "*"
 
 
 def seconds_of(span: str) -> float:

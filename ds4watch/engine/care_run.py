@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from ds4watch.config.profile import Profile
 from ds4watch.config.settings import CareSettings
+from ds4watch.engine.installed import TRIAL_SECONDS, installed_at
 from ds4watch.engine.parts import Known
 from ds4watch.fleet.care import (
     Care,
@@ -37,9 +38,6 @@ from ds4watch.model.worker import WorkerPhase, WorkerView
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 60
-INSTALLED_AT = "installed_at"
-_TRIAL_SECONDS = 7 * 86_400.0
-"""The first week of an install only tells what it would do."""
 _KEPT = 120
 _CALM_LOOKS = 5
 _SAWING = "GpuMemorySawing"
@@ -150,7 +148,7 @@ class CareRun:
             return self._settings.dry_run
         if self._installed_at is None:
             self._installed_at = await installed_at(self._from.state, now)
-        return now - self._installed_at < _TRIAL_SECONDS
+        return now - self._installed_at < TRIAL_SECONDS
 
     def _read(self, now: UnixSeconds) -> None:
         used = _fullest(self._from.live)
@@ -236,15 +234,6 @@ class CareRun:
                 await self._from.state.add_audit(entry)
             except StoreError as error:
                 log.warning("the audit row of %s is lost: %s", line.worker, error)
-
-
-async def installed_at(state: Book, now: UnixSeconds) -> UnixSeconds:
-    """Return when this install was first seen; now, and it is kept, if it never was."""
-    kept = (await state.kept_values()).get(INSTALLED_AT)
-    if isinstance(kept, int | float):
-        return float(kept)
-    await state.keep_value(INSTALLED_AT, now)
-    return now
 
 
 def _is_firing(alert: AlertState, name: str) -> bool:

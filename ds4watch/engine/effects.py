@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ds4watch.engine.rulebook import Round
-from ds4watch.model.action import ActionPlan, Refusal
+from ds4watch.model.action import ActionKind, ActionPlan, Refusal
 from ds4watch.model.alert import AlertPhase, AlertState, Transition
 from ds4watch.model.ports import UnixSeconds
 
@@ -34,6 +34,8 @@ class Effect:
 
 def watch(plan: ActionPlan, alerts: Sequence[AlertState], settle_seconds: float) -> Watch | None:
     """Return what to look at later; None for dry runs and for what no alert asked for."""
+    if plan.kind is not ActionKind.SET_LEVEL:  # others are looked at by the policy's `verify`
+        return None
     causes = plan.cause.split(",")
     before = {it.fingerprint: it.value for it in alerts if it.fingerprint in causes}
     if plan.dry_run or not before:
@@ -66,13 +68,19 @@ def effect(watched: Watch, alerts: Sequence[AlertState], now: UnixSeconds) -> Ef
 def sentence(turn: Round, plans: Sequence[ActionPlan], refusals: Sequence[Refusal]) -> str:
     """Return what a tick changed in one sentence; empty if nothing."""
     told = _alerts_told(turn.transitions)
-    told += [
-        f"{'would' if plan.dry_run else 'will'} set {plan.target} to level "
-        f"{plan.parameters['level']} ({plan.parameters['level_name']}): {plan.reason}"
-        for plan in plans
-    ]
+    told += [_plan_told(plan) for plan in plans]
     told += [f"refused: {it.reason.value}, {it.detail}" for it in refusals]
     return "; ".join(told)
+
+
+def _plan_told(plan: ActionPlan) -> str:
+    will = "would" if plan.dry_run else "will"
+    if plan.kind is not ActionKind.SET_LEVEL:
+        will = "asks to" if plan.expires_at is not None else will
+        what = "take back" if plan.undoes is not None else "do"
+        return f"{will} {what} {plan.kind} on {plan.target}: {plan.reason}"
+    level = f"level {plan.parameters['level']} ({plan.parameters['level_name']})"
+    return f"{will} set {plan.target} to {level}: {plan.reason}"
 
 
 def _alerts_told(transitions: Sequence[Transition]) -> list[str]:

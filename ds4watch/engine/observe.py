@@ -188,6 +188,7 @@ class Observer:
             *stay_samples(parts.supervisor.stays()),
             *parts.pool.samples(known.fleet),
             *(parts.provision.samples() if parts.provision is not None else ()),
+            *(parts.steering.samples() if parts.steering is not None else ()),
             *startup_samples(parts.supervisor.start_times.all()),
             *memory_samples(parts.supervisor.ladders, known.fleet.workers),
             *known.totals.samples(),

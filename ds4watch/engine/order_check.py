@@ -19,7 +19,7 @@ from ds4watch.config.source import SourceKind
 from ds4watch.fleet.tended import most_inflight
 from ds4watch.model.alert import AlertRule, RecordingRule
 from ds4watch.model.errors import Located
-from ds4watch.policy.policyfile import PolicyFile
+from ds4watch.policy.policyfile import PolicyFile, may_match
 from ds4watch.promql.ast import RangeSelector, walk
 from ds4watch.promql.parse import parse
 
@@ -78,7 +78,7 @@ def _windows(
 
 def _degrades(policy: PolicyFile, rule: AlertRule) -> bool:
     labels = {"alertname": rule.name, **dict(rule.labels)}
-    return any(binding.match.items() <= labels.items() for binding in policy.bindings)
+    return any(it.level is not None and may_match(it, labels) for it in policy.bindings)
 
 
 def _sheds_first(

@@ -21,6 +21,7 @@ from ds4watch.engine.sight import Sight
 from ds4watch.engine.signals import POOL, QualityReading, RequestTotals
 from ds4watch.engine.spool import Spools
 from ds4watch.engine.start_check import Doubt
+from ds4watch.engine.steering import Steering
 from ds4watch.engine.tallies import Tallies
 from ds4watch.engine.warm_pool import WarmPool
 from ds4watch.fleet.board import BoardPublisher
@@ -86,6 +87,8 @@ class Parts:
     """None: load is not looked ahead of."""
     external: ExternalAlerts | None = None
     """Alerts of others; None: nobody hands any on."""
+    steering: Steering | None = None
+    """What acts on workers and answers persons; None: nobody does."""
     rounds: Rounds | None = None
     """Of questions to the server that evaluates rules, if one does."""
     may_act: Callable[[], bool] = lambda: True

@@ -25,7 +25,7 @@ from ds4watch.model.errors import QueryError
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import FloatArray
 from ds4watch.policy.ladder import LadderState, decide
-from ds4watch.policy.policyfile import PolicyFile
+from ds4watch.policy.policyfile import PolicyFile, may_match
 from ds4watch.promql.columns import BoolArray
 from ds4watch.promql.range_steps import micro
 from ds4watch.promql.storage import RangeStorage
@@ -287,5 +287,5 @@ def _may_act(rule: ReplayRule, policy: PolicyFile) -> bool:
     """Return whether the policy may speak of a rule's alerts: these are followed step by step."""
     name = rule.compiled.rule.name
     return isinstance(rule.compiled.rule, AlertRule) and any(
-        it.match.get("alertname", name) == name for it in policy.bindings
+        it.level is not None and may_match(it, {"alertname": name}) for it in policy.bindings
     )

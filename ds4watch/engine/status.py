@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -19,6 +19,7 @@ from ds4watch.engine.place import Place
 from ds4watch.engine.provision import Provisioning
 from ds4watch.engine.rolling_commands import RollingCommands
 from ds4watch.engine.rulebook import RuleBook
+from ds4watch.engine.steering import Steering
 from ds4watch.engine.warm_pool import WarmPool
 from ds4watch.fleet.board import BoardPublisher
 from ds4watch.fleet.gateways import GatewayKeeper
@@ -74,6 +75,7 @@ class Sources:
     pool: WarmPool
     rolling: RollingCommands
     provision: Provisioning | None = None
+    steering: Steering | None = None
 
 
 class Status:
@@ -115,6 +117,7 @@ class Status:
             "signals": fleet_signals(known.samples),
             "alerts": self._alerts(),
             "policy": self._from.board.policy().as_json(),
+            "steering": self._steering(),
             "holds": [
                 {
                     "target": hold.target,
@@ -212,6 +215,17 @@ class Status:
             | {"silenced_by": [one.id for one in silenced_by(it.labels, silences, now)]}
             for it in self._known.alerts
         ]
+
+    def explain_policy(self, labels: Mapping[str, str]) -> dict[str, Any]:
+        """Return what alerts with these labels lead to now, guard by guard."""
+        steering = self._from.steering
+        if steering is None:
+            return {"at": self._clock.now(), "alerts": []}
+        return steering.explain(labels, self._known.alerts)
+
+    def _steering(self) -> dict[str, Any] | None:
+        steering = self._from.steering
+        return steering.as_json() if steering is not None else None
 
     def _provisioning(self) -> dict[str, Any] | None:
         provision = self._from.provision

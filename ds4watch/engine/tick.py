@@ -20,6 +20,7 @@ from ds4watch.engine.rule_pages import RulePages
 from ds4watch.engine.rulebook import Round
 from ds4watch.engine.sight import went_blind
 from ds4watch.engine.signals import NO_MODEL, POOL, midnight
+from ds4watch.engine.steering import Steered
 from ds4watch.history.rows import AuditEntry, AuditKind, CostRow, PaidRow, SpoolBatch, TickCommit
 from ds4watch.model.action import ActionPlan, Refusal
 from ds4watch.model.alert import AlertPhase
@@ -27,7 +28,8 @@ from ds4watch.model.errors import EdgeError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.usage import RequestOutcome
 from ds4watch.model.worker import WorkerLoad, WorkerView
-from ds4watch.policy.ladder import LadderState, decide, pool_of
+from ds4watch.policy.explain import Ladder
+from ds4watch.policy.ladder import LadderState, decide, pool_of, redefined
 
 log = logging.getLogger(__name__)
 
@@ -173,7 +175,8 @@ class Engine:
             is_silenced=mute_of(self.known.silences, now),
         )
         turn = replace(turn, alerts=telling.alerts)
-        plans, refusals, ladder = self._decide(turn, now)
+        steered = await self._steer(turn, now)
+        plans, refusals, ladder = self._decide(turn, steered, now)
         charged = self._charged(now)
         commit = replace(
             self._commit_of(turn, plans, refusals, batches, charged, now),
@@ -184,6 +187,8 @@ class Engine:
         await self._act([plan for plan in fresh if not plan.dry_run], committed.claimed_plans)
         self._settle(commit, turn, ladder, dict(committed.refused_spools))
         self._book(charged, batches, now, carried=commit.carry is not None)
+        if self._parts.steering is not None and self._parts.may_act():
+            await self._parts.steering.settle(steered, fresh, self.known.per_hour, now)
         await self._look_back(fresh, turn, now)
         if telling.messages:
             self._parts.dispatcher.wake()
@@ -212,33 +217,54 @@ class Engine:
             )
         )
 
-    def _decide(
-        self, turn: Round, now: UnixSeconds
-    ) -> tuple[list[ActionPlan], list[Refusal], LadderState]:
-        parts, known = self._parts, self.known
-        policy = parts.board.policy()
-        state = replace(
-            known.ladder,
+    async def _steer(self, turn: Round, now: UnixSeconds) -> Steered:
+        """Decide on workers and on what persons ask for."""
+        steering, known = self._parts.steering, self.known
+        if steering is None or not self._parts.may_act():
+            return Steered()
+        ladder = Ladder(self._ladder(), self._parts.runner.in_flight(POOL))
+        return await steering.step(turn.alerts, ladder, known.per_hour, now)
+
+    def _ladder(self) -> LadderState:
+        """Return where the ladder stands, by the policy in force."""
+        policy, ladder = self._parts.board.policy(), self.known.ladder
+        older = f"set_level:{POOL}:{policy.version}"
+        return replace(
+            ladder,
             level=policy.level,
             since=policy.since,
-            version=max(known.ladder.version, policy.version),
-            action=f"set_level:{POOL}:{policy.version}" if policy.level else None,
+            version=max(ladder.version, policy.version),
+            action=(policy.action or older) if policy.level else None,
         )
+
+    def _decide(
+        self, turn: Round, steered: Steered, now: UnixSeconds
+    ) -> tuple[list[ActionPlan], list[Refusal], LadderState]:
+        parts, known = self._parts, self.known
+        policy, state = parts.board.policy(), self._ladder()
+        others, refused = list(steered.plans), list(steered.refusals)
+        if steered.level is not None:
+            return [steered.level, *others], refused, state
+        in_flight = parts.runner.in_flight(POOL)
         decision = decide(
             state,
             parts.policy,
             (*turn.alerts, *(parts.external.alerts(now) if parts.external is not None else ())),
             holds=known.holds,
-            in_flight=parts.runner.in_flight(POOL),
+            in_flight=in_flight,
             unconfirmed=went_blind(known.sights.values(), policy.since, now)
             or any(
                 not alert.confirmed and alert.phase is AlertPhase.FIRING for alert in turn.alerts
             ),
             now=now,
         )
-        plans = [decision.plan] if decision.plan is not None else []
+        plan, after = decision.plan, decision.state
+        if plan is None and not in_flight:
+            plan = redefined(after, parts.policy, policy.ladder, holds=known.holds, now=now)
+            after = after if plan is None else replace(after, version=after.version + 1)
+        plans = [plan] if plan is not None else []
         refusals = [decision.refusal] if decision.refusal is not None else []
-        return plans, refusals, decision.state
+        return plans + others, refusals + refused, after
 
     def _commit_of(
         self,

@@ -32,8 +32,9 @@ class By(IntEnum):
     WARM_POOL = 1
     PROVISIONING = 2
     CARE = 3
-    ROLLING = 4
-    PERSON = 5
+    POLICY = 4
+    ROLLING = 5
+    PERSON = 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ def _is_sound(board: Board) -> bool:
         and all(_are_texts(key.name, key.sha256, key.signing) for key in board.keys)
         and all(key.signing.isascii() for key in board.keys)
         and _are_texts(*policy.excluded_workers)
+        and all(_are_texts(it.model, it.work_class, it.serves) for it in policy.diversions)
         and all(is_sound(limits) for limits in (policy.limits, *policy.ladder))
     )
 

@@ -16,6 +16,7 @@ from ds4watch.model.action import (
     ActionKind,
     ActionPlan,
     ActionStatus,
+    GuardResult,
     Hold,
     Outcome,
     Refusal,
@@ -30,14 +31,13 @@ _FINISHABLE = (ActionStatus.RUNNING, ActionStatus.APPLIED, ActionStatus.UNKNOWN)
 
 def insert_plan(connection: Connection, plan: ActionPlan) -> bool:
     """Write a plan with its audit row, unless its id exists; return whether it was written."""
-    status = ActionStatus.WOULD_DO if plan.dry_run else ActionStatus.PLANNED
     row = {
         "id": plan.id,
         "kind": plan.kind.value,
         "target": plan.target,
         "cause": plan.cause,
         "reason": plan.reason,
-        "status": status.value,
+        "status": plan.first_status.value,
         "planned_at": plan.planned_at,
         "parameters": dict(plan.parameters),
         "before": dict(plan.before),
@@ -45,6 +45,11 @@ def insert_plan(connection: Connection, plan: ActionPlan) -> bool:
         "detail": "",
         "dry_run": plan.dry_run,
         "undoes": plan.undoes,
+        "pool": plan.pool,
+        "who": plan.who,
+        "guards": [it.as_json() for it in plan.guards],
+        "expires_at": plan.expires_at,
+        "approvers": list(plan.approvers),
     }
     is_new = sql.insert_new(connection, actions, row)
     if is_new:
@@ -71,7 +76,7 @@ def claim(connection: Connection, at: UnixSeconds) -> ActionPlan | None:
 
 def claim_plan(connection: Connection, plan: ActionPlan, at: UnixSeconds) -> bool:
     """Take a planned action as running; return whether it is ours. Under a hold it ends here."""
-    hold = _hold_on(connection, plan.target, at)
+    hold = _hold_on(connection, (plan.target, plan.pool, "*"), at)
     status = ActionStatus.RUNNING if hold is None else ActionStatus.FAILED
     taken = connection.execute(
         update(actions)
@@ -93,7 +98,7 @@ def finish(connection: Connection, outcome: Outcome, policy: Mapping[str, Any] |
     from_status = (*_FINISHABLE, ActionStatus.PLANNED)
     allowed = from_status if outcome.status is ActionStatus.FAILED else _FINISHABLE
     row = connection.execute(
-        select(actions.c.kind, actions.c.target, actions.c.undoes).where(
+        select(actions.c.kind, actions.c.target, actions.c.undoes, actions.c.parameters).where(
             actions.c.id == outcome.plan_id,
             actions.c.status.in_([status.value for status in allowed]),
         )
@@ -109,6 +114,7 @@ def finish(connection: Connection, outcome: Outcome, policy: Mapping[str, Any] |
             took_seconds=outcome.took_seconds,
             after=dict(outcome.after),
             detail=outcome.detail,
+            verify_by=_verify_by(row.parameters, outcome),
         )
     )
     if row.undoes is not None and outcome.status in _DONE:
@@ -123,6 +129,13 @@ def finish(connection: Connection, outcome: Outcome, policy: Mapping[str, Any] |
     return True
 
 
+def _verify_by(parameters: Mapping[str, Any], outcome: Outcome) -> UnixSeconds | None:
+    """Return by when the effect is looked at; None for what was not done, or is not looked at."""
+    seconds = parameters.get("verify_seconds")
+    is_done = outcome.status in (ActionStatus.APPLIED, ActionStatus.UNKNOWN)
+    return outcome.at + float(seconds) if is_done and seconds is not None else None
+
+
 def restored_actions(connection: Connection) -> tuple[ActionRecord, ...]:
     """Return what is unfinished or in force, oldest first."""
     unfinished = actions.c.status.in_([status.value for status in _OPEN])
@@ -131,7 +144,7 @@ def restored_actions(connection: Connection) -> tuple[ActionRecord, ...]:
         .where(unfinished | actions.c.id.in_(in_force()))
         .order_by(actions.c.planned_at, actions.c.id)
     )
-    return tuple(_record(row) for row in connection.execute(query))
+    return tuple(action_record(row) for row in connection.execute(query))
 
 
 def in_force() -> Select[tuple[str]]:
@@ -153,7 +166,7 @@ def in_force() -> Select[tuple[str]]:
 def recent_actions(connection: Connection, limit: int) -> list[ActionRecord]:
     """Return the newest actions, newest first."""
     query = select(actions).order_by(actions.c.planned_at.desc(), actions.c.id.desc())
-    return [_record(row) for row in connection.execute(query.limit(limit))]
+    return [action_record(row) for row in connection.execute(query.limit(limit))]
 
 
 def listed(connection: Connection, limit: int, wanted: ActionFilter) -> list[ActionRecord]:
@@ -170,13 +183,13 @@ def listed(connection: Connection, limit: int, wanted: ActionFilter) -> list[Act
         at, action_id = wanted.before
         older = (actions.c.planned_at == at) & (actions.c.id < action_id)
         query = query.where((actions.c.planned_at < at) | older)
-    return [_record(row) for row in connection.execute(query.limit(limit))]
+    return [action_record(row) for row in connection.execute(query.limit(limit))]
 
 
 def one(connection: Connection, action_id: str) -> ActionRecord | None:
     """Return an action by its id."""
     row = connection.execute(select(actions).where(actions.c.id == action_id)).one_or_none()
-    return None if row is None else _record(row)
+    return None if row is None else action_record(row)
 
 
 def place_hold(connection: Connection, hold: Hold) -> None:
@@ -222,9 +235,9 @@ def holds_in_force(connection: Connection, at: UnixSeconds) -> tuple[Hold, ...]:
     )
 
 
-def _hold_on(connection: Connection, target: str, at: UnixSeconds) -> Hold | None:
+def _hold_on(connection: Connection, names: tuple[str, ...], at: UnixSeconds) -> Hold | None:
     in_force = holds_in_force(connection, at)
-    return next((hold for hold in in_force if hold.target in (target, "*")), None)
+    return next((hold for hold in in_force if hold.target in names), None)
 
 
 def _hold_entry(at: UnixSeconds, target: str, who: str, summary: str) -> AuditEntry:
@@ -252,10 +265,16 @@ def _plan(row: Row[Any]) -> ActionPlan:
         reason=row.reason,
         dry_run=row.dry_run,
         undoes=row.undoes,
+        pool=row.pool,
+        guards=tuple(GuardResult(it["guard"], it["passed"], it["told"]) for it in row.guards),
+        expires_at=row.expires_at,
+        approvers=tuple(row.approvers),
+        who=row.who,
     )
 
 
-def _record(row: Row[Any]) -> ActionRecord:
+def action_record(row: Row[Any]) -> ActionRecord:
+    """Return an action and how far it got."""
     return ActionRecord(
         plan=_plan(row),
         status=ActionStatus(row.status),
@@ -264,4 +283,8 @@ def _record(row: Row[Any]) -> ActionRecord:
         took_seconds=row.took_seconds,
         detail=row.detail,
         after=row.after,
+        verify_by=row.verify_by,
+        verified_at=row.verified_at,
+        helped=row.helped,
+        decided_by=row.decided_by,
     )

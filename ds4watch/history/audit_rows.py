@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, func, insert, select
 from ds4watch.history.alert_rows import transition_document
 from ds4watch.history.rows import AuditEntry, AuditKind
 from ds4watch.history.state_models import audit
-from ds4watch.model.action import ActionPlan, Outcome, Refusal
+from ds4watch.model.action import ActionPlan, ActionStatus, Outcome, Refusal
 from ds4watch.model.alert import AlertPhase, Transition
 from ds4watch.model.ports import UnixSeconds
 
@@ -125,9 +125,17 @@ def _change(plan: ActionPlan) -> str:
     return f", {plan.before.get('level')} → {plan.parameters['level']}"
 
 
+_VERBS = {
+    ActionStatus.WOULD_DO: "would do",
+    ActionStatus.WAITING: "waits for approval:",
+}
+
+
 def of_plan(plan: ActionPlan) -> AuditEntry:
     """Return the entry for something that is to be done, or would be."""
-    verb = "would do" if plan.dry_run else "planned"
+    verb = _VERBS.get(plan.first_status, "planned")
+    if plan.undoes is not None and plan.parameters.get("undo"):
+        verb += ": take back"
     return AuditEntry(
         at=plan.planned_at,
         kind=AuditKind.PLAN,
@@ -139,7 +147,10 @@ def of_plan(plan: ActionPlan) -> AuditEntry:
             "parameters": dict(plan.parameters),
             "before": dict(plan.before),
             "undoes": plan.undoes,
+            "pool": plan.pool,
+            "guards": [it.as_json() for it in plan.guards],
         },
+        who=plan.who,
     )
 
 
@@ -150,7 +161,12 @@ def of_refusal(refusal: Refusal) -> AuditEntry:
         kind=AuditKind.REFUSAL,
         subject=refusal.target,
         summary=f"refused {refusal.kind} on {refusal.target}: {refusal.reason}: {refusal.detail}",
-        detail={"reason": refusal.reason.value, "cause": refusal.cause},
+        detail={
+            "reason": refusal.reason.value,
+            "cause": refusal.cause,
+            "guards": [it.as_json() for it in refusal.guards],
+        },
+        who=refusal.who,
     )
 
 

@@ -62,7 +62,7 @@ _KEPT_BY_NAME = frozenset(
     {"model", "outcome", "reason", "part", "work", "band", "what"}
     | {"nanos_per_hour", "nanos_per_gb_hour"}
 )
-_UNFINISHED = (ActionStatus.PLANNED, ActionStatus.RUNNING)
+_UNFINISHED = (ActionStatus.WAITING, ActionStatus.PLANNED, ActionStatus.RUNNING)
 
 Slice = tuple[Table, ColumnElement[bool]]
 

@@ -36,6 +36,7 @@ class AuditKind(StrEnum):
     SILENCE = "silence"
     COMMAND = "command"
     ACCESS = "access"
+    APPROVAL = "approval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,23 @@ class ActionRecord:
     finished_at: UnixSeconds | None = None
     took_seconds: float | None = None
     detail: str = ""
+    after: Mapping[str, Any] = field(default_factory=dict)
+    verify_by: UnixSeconds | None = None
+    verified_at: UnixSeconds | None = None
+    helped: bool | None = None
+    decided_by: str | None = None
+    """Who approved of it, or refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What came of an action: `told` in words, `after` in values, for its row and the audit."""
+
+    action: str
+    target: str
+    at: UnixSeconds
+    helped: bool
+    told: str
     after: Mapping[str, Any] = field(default_factory=dict)
 
 

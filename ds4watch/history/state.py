@@ -22,6 +22,7 @@ from ds4watch.history import (
     request_sums,
     retention_rows,
     silence_rows,
+    steering_rows,
     worker_rows,
 )
 from ds4watch.history.alert_rows import AlertKey
@@ -55,11 +56,12 @@ from ds4watch.history.rows import (
     StoredGroup,
     StoredKey,
     TickCommit,
+    Verified,
     WorkerWish,
     WorkRow,
 )
 from ds4watch.history.tick_rows import Written, restored_state, stored_state
-from ds4watch.model.action import ActionPlan, Hold, Outcome
+from ds4watch.model.action import ActionPlan, ActionStatus, Hold, Outcome
 from ds4watch.model.alert import AlertState
 from ds4watch.model.errors import EdgeReason, StoreError
 from ds4watch.model.key_budget import KeyUse
@@ -227,6 +229,21 @@ class StateStore:
         """Store audit rows that belong to no tick."""
         if entries:
             await self._database.write(audit_rows.insert_audit, entries)
+
+    async def steering_actions(self, since: UnixSeconds) -> list[ActionRecord]:
+        """Return the actions on workers that are not over, or were planned since then."""
+        return await self._database.read(steering_rows.steering_actions, since)
+
+    async def decide_action(
+        self, action: str, status: ActionStatus, *, who: str, at: UnixSeconds, why: str
+    ) -> bool:
+        """Let an action that waits be done, or not; False if it waits no longer."""
+        return await self._database.write(steering_rows.decide_action, action, status, who, at, why)
+
+    async def save_verdicts(self, verdicts: Sequence[Verified]) -> None:
+        """Store what came of actions, with audit rows."""
+        if verdicts:
+            await self._database.write(steering_rows.save_verdicts, verdicts)
 
     async def place_hold(self, hold: Hold) -> None:
         """Store a hold, with its audit row."""

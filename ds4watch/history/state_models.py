@@ -83,6 +83,19 @@ actions = Table(
     Column("detail", Words, nullable=False),
     Column("dry_run", Boolean, nullable=False),
     Column("undoes", Name(255)),
+    # Empty: of an older program, and then the target is a pool.
+    Column("pool", Name(63), nullable=False, server_default=""),
+    Column("who", Name(255), nullable=False, server_default=""),
+    # What each guard said, and the values it went by.
+    Column("guards", Document, nullable=False, server_default="[]"),
+    # A person has to approve of it by then; nothing: nobody needs to.
+    Column("expires_at", Instant),
+    Column("approvers", Document, nullable=False, server_default="[]"),
+    Column("decided_by", Name(255)),
+    # Its effect is told by then, and was told then.
+    Column("verify_by", Instant),
+    Column("verified_at", Instant),
+    Column("helped", Boolean),
 )
 
 audit = Table(

@@ -29,6 +29,14 @@ class Substitution:
     share: float = 1.0
     classes: tuple[str, ...] = ()
     """Classes of work (`x-ds4-class`) that it holds for; empty: all."""
+    shares: tuple[tuple[str, float], ...] = ()
+    """Shares of single classes, in place of `share`: best suited first, mathematics last."""
+
+    def share_of(self, work_class: str) -> float:
+        """Return the share of the conversations of a class."""
+        if self.classes and work_class not in self.classes:
+            return 0.0
+        return dict(self.shares).get(work_class, self.share)
 
 
 def _smaller(value: Any) -> float:
@@ -105,7 +113,8 @@ class Limits:
     )
     substitutions: tuple[Substitution, ...] = _lever(
         "`asked: serves`, or `asked: {model: serves, share: 0.5, classes: [chat]}`: another model "
-        "answers, if a ready worker serves it and it is able to.",
+        "answers, if a ready worker serves it and it is able to. `shares: {math: 0}` gives a class "
+        "a share of its own.",
         default=(),
     )
     shed_below_priority: int | None = _lever(
@@ -117,13 +126,7 @@ class Limits:
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict."""
-        pairs = [
-            [it.asked, it.serves, it.share, list(it.classes)]
-            if it.share < 1 or it.classes
-            else [it.asked, it.serves]
-            for it in self.substitutions
-        ]
-        return asdict(self) | {"substitutions": pairs}
+        return asdict(self) | {"substitutions": [_row(it) for it in self.substitutions]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Limits:
@@ -134,9 +137,28 @@ class Limits:
         return cls(**values)
 
 
+def _row(it: Substitution) -> list[Any]:
+    """Return a substitution as a row, no longer than it has to be: older gateways read it too."""
+    row: list[Any] = [it.asked, it.serves]
+    if it.share < 1 or it.classes or it.shares:
+        row += [it.share, list(it.classes)]
+    return [*row, [list(pair) for pair in it.shares]] if it.shares else row
+
+
 def _substitution(row: Any) -> Substitution:
-    asked, serves, share, classes = (*row, 1.0, ())[:4] if len(row) < 4 else row
-    return Substitution(str(asked), str(serves), float(share), tuple(map(str, classes)))
+    asked, serves, *more = row
+    share, classes, shares = [*more, *_UNSAID[len(more) :]][: len(_UNSAID)]
+    return Substitution(
+        str(asked),
+        str(serves),
+        float(share),
+        tuple(map(str, classes)),
+        tuple((str(name), float(part)) for name, part in shares),
+    )
+
+
+_UNSAID: tuple[Any, ...] = (1.0, (), ())
+"""What a row leaves out: share, classes, shares."""
 
 
 LEVERS: Mapping[str, Lever] = {item.name: item.metadata["lever"] for item in fields(Limits)}
@@ -152,7 +174,11 @@ def _is_sound(lever: Lever, value: Any) -> bool:
     if value is None or isinstance(value, bool):
         return value is None or lever.low is None
     if isinstance(value, tuple):
-        return all(0 <= it.share <= 1 for it in value)
+        return all(
+            0 <= share <= 1
+            for it in value
+            for share in (it.share, *(part for _, part in it.shares))
+        )
     if not isinstance(value, int | float) or lever.low is None:
         return False
     if isinstance(lever.low, int) and not isinstance(value, int):
@@ -180,10 +206,15 @@ def _substitutes_less(lower: tuple[Substitution, ...], upper: tuple[Substitution
     return any(_covers_less(it, above.get(it.asked)) for it in lower)
 
 
+_ANY_OTHER = ""
+"""A class of work that nobody names."""
+
+
 def _covers_less(below: Substitution, above: Substitution | None) -> bool:
-    if above is None or above.share < below.share:
+    if above is None:
         return True
-    return bool(above.classes) and not set(below.classes or ("",)) <= set(above.classes)
+    named = {*below.classes, *above.classes, *dict(below.shares), *dict(above.shares), _ANY_OTHER}
+    return any(above.share_of(it) < below.share_of(it) for it in named)
 
 
 def gentle(limits: Limits) -> Limits:

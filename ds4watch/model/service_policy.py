@@ -18,6 +18,15 @@ _NO_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
+class Diversion:
+    """A class of work that a model is not to answer: another one does, while it can be had."""
+
+    model: str
+    work_class: str
+    serves: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServicePolicy:
     """The small versioned document that the gateway obeys. `version` only ever rises.
 
@@ -31,9 +40,13 @@ class ServicePolicy:
     limits: Limits = _NO_LIMITS
     ladder: tuple[Limits, ...] = (_NO_LIMITS,)
     excluded_workers: tuple[str, ...] = ()
+    diversions: tuple[Diversion, ...] = ()
+    """As exclusions they are no part of a level, and no lease ends them."""
     reason: str = ""
     since: UnixSeconds = 0.0
     lease_seconds: float = 600.0
+    action: str = ""
+    """Id of the action that put the level in force; older daemons wrote none."""
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; `from_json` is its inverse."""
@@ -44,9 +57,11 @@ class ServicePolicy:
             "limits": self.limits.as_json(),
             "ladder": [limits.as_json() for limits in self.ladder],
             "excluded_workers": list(self.excluded_workers),
+            "diversions": [[it.model, it.work_class, it.serves] for it in self.diversions],
             "reason": self.reason,
             "since": self.since,
             "lease_seconds": self.lease_seconds,
+            "action": self.action,
         }
 
     @classmethod
@@ -59,9 +74,11 @@ class ServicePolicy:
             limits=Limits.from_json(data["limits"]),
             ladder=tuple(Limits.from_json(limits) for limits in data["ladder"]),
             excluded_workers=tuple(data["excluded_workers"]),
+            diversions=tuple(Diversion(*row) for row in data.get("diversions", ())),
             reason=data["reason"],
             since=data["since"],
             lease_seconds=data["lease_seconds"],
+            action=str(data.get("action", "")),  # a daemon before this one wrote none
         )
 
 

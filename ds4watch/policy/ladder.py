@@ -13,9 +13,12 @@ from ds4watch.model.action import ActionKind, ActionPlan, Hold, Refusal, Refusal
 from ds4watch.model.alert import AlertPhase, AlertState
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.service_policy import Limits
-from ds4watch.policy.policyfile import Binding, Level, PolicyFile, Pool
+from ds4watch.policy.policyfile import NORMAL, Binding, Level, PolicyFile, Pool, labels_match
 
-NORMAL = "normal"
+BY_HAND = "act:"
+"""What the id of an action begins with that a person asked for."""
+REDEFINED = "redefined"
+"""The cause of an action that puts another definition of the same level in force."""
 _NO_POOL = Pool(ladder=(Level(name=NORMAL),))
 
 
@@ -60,8 +63,7 @@ def pool_of(policy: PolicyFile, name: str) -> Pool:
 
 def matches(binding: Binding, alert: AlertState) -> bool:
     """Return whether the alert's labels have every pair of the binding."""
-    labels = dict(alert.labels)
-    return all(labels.get(name) == value for name, value in binding.match.items())
+    return labels_match(binding, dict(alert.labels))
 
 
 def demand(pool: str, policy: PolicyFile, alerts: Iterable[AlertState]) -> Demand:
@@ -77,19 +79,24 @@ def demand(pool: str, policy: PolicyFile, alerts: Iterable[AlertState]) -> Deman
     lower = outranked(it for it in firing if bound[id(it)] and not it.held)
     for alert in firing:
         for binding in bound[id(alert)]:
-            keep = max(keep, binding.level)
+            asked = binding.level or 0
+            keep = max(keep, asked)
             if alert.held or (alert.labels in lower):
                 continue
             if alert not in causes:
                 causes.append(alert)
-            if binding.level >= level:
-                jump = binding.jump or (jump and binding.level == level)
-                level = binding.level
+            if asked >= level:
+                jump = binding.jump or (jump and asked == level)
+                level = asked
     return Demand(level=level, keep=keep, jump=jump, causes=tuple(causes))
 
 
 def _bound(pool: str, policy: PolicyFile, alert: AlertState) -> Sequence[Binding]:
-    return [it for it in policy.bindings if it.pool == pool and matches(it, alert)]
+    return [
+        it
+        for it in policy.bindings
+        if it.level is not None and it.pool == pool and matches(it, alert)
+    ]
 
 
 def decide(
@@ -112,9 +119,42 @@ def decide(
         return Decision(state)
     if asked.level > state.level:
         return _up(replace(state, calm_since=None), pool, asked, policy, holds, now)
-    if asked.keep >= state.level or unconfirmed or state.level == 0:
+    if asked.keep >= state.level or unconfirmed or state.level == 0 or _is_by_hand(state):
         return Decision(replace(state, calm_since=None, refused=None))
     return _down(state, pool, policy, holds, now)
+
+
+def redefined(
+    state: LadderState,
+    policy: PolicyFile,
+    in_force: Sequence[Limits],
+    *,
+    holds: Sequence[Hold],
+    now: UnixSeconds,
+) -> ActionPlan | None:
+    """Return the plan that puts the level in force as the policy has it now, if that is another.
+
+    in_force: limits of each level from 0 up to the one in force. A hold keeps them, and a dry run.
+    A level that the policy has no more stays as it is until it is left.
+    """
+    pool = pool_of(policy, state.pool)
+    if not 0 < state.level <= len(pool.ladder) or policy.dry_run:
+        return None
+    if tuple(in_force) == (Limits(), *(it.limits() for it in pool.ladder[: state.level])):
+        return None
+    if _hold_on(state.pool, holds, now) is not None:
+        return None
+    reason = f"the policy has another level {state.level} than the one in force"
+    plan = level_plan(state, pool, state.level, cause=REDEFINED, reason=reason, now=now)
+    if not _is_by_hand(state):
+        return plan
+    person = ":".join((state.action or "").split(":")[:2])  # it goes on to be that person's
+    return replace(plan, id=f"{person}:{REDEFINED}:{state.version + 1}")
+
+
+def _is_by_hand(state: LadderState) -> bool:
+    """Return whether a person put the level in force: it stays until that is taken back."""
+    return state.action is not None and state.action.startswith(BY_HAND)
 
 
 def _up(
@@ -134,7 +174,7 @@ def _up(
     held = _hold_on(state.pool, holds, now)
     if held is not None:
         return _refuse(state, RefusalReason.HOLD, _hold_text(held), cause, now)
-    return _plan(state, pool, target, cause=cause, reason=why, policy=policy, now=now)
+    return _planned(state, pool, target, cause=cause, reason=why, policy=policy, now=now)
 
 
 def _down(
@@ -154,10 +194,10 @@ def _down(
     reason = f"calm for {now - calm_since:.0f} s"
     # An edited policy may have a shorter ladder than the level in force.
     lower = min(calm.level - 1, len(pool.ladder))
-    return _plan(calm, pool, lower, cause="cleared", reason=reason, policy=policy, now=now)
+    return _planned(calm, pool, lower, cause="cleared", reason=reason, policy=policy, now=now)
 
 
-def _plan(
+def _planned(
     state: LadderState,
     pool: Pool,
     target: int,
@@ -167,10 +207,25 @@ def _plan(
     policy: PolicyFile,
     now: UnixSeconds,
 ) -> Decision:
+    plan = level_plan(state, pool, target, cause=cause, reason=reason, now=now)
+    plan = replace(plan, dry_run=policy.dry_run)
+    if policy.dry_run and state.refused is RefusalReason.DRY_RUN:
+        return Decision(state)
+    refused = RefusalReason.DRY_RUN if policy.dry_run else None
+    # Calm is counted anew on each level, so that one calm spell never takes two levels at once.
+    # The number is used up whatever becomes of the plan: an id is never planned twice.
+    after = replace(state, refused=refused, calm_since=None, version=state.version + 1)
+    return Decision(after, plan=plan)
+
+
+def level_plan(
+    state: LadderState, pool: Pool, target: int, *, cause: str, reason: str, now: UnixSeconds
+) -> ActionPlan:
+    """Return the plan that puts a level in force."""
     version = state.version + 1
     ladder = (Limits(), *(level.limits() for level in pool.ladder[:target]))
     name = pool.ladder[target - 1].name if target else NORMAL
-    plan = ActionPlan(
+    return ActionPlan(
         id=f"{ActionKind.SET_LEVEL}:{state.pool}:{version}",
         kind=ActionKind.SET_LEVEL,
         target=state.pool,
@@ -184,16 +239,9 @@ def _plan(
         },
         before={"level": state.level},
         reason=reason,
-        dry_run=policy.dry_run,
         undoes=state.action if target < state.level else None,
+        pool=state.pool,
     )
-    if policy.dry_run and state.refused is RefusalReason.DRY_RUN:
-        return Decision(state)
-    refused = RefusalReason.DRY_RUN if policy.dry_run else None
-    # Calm is counted anew on each level, so that one calm spell never takes two levels at once.
-    # The number is used up whatever becomes of the plan: an id is never planned twice.
-    after = replace(state, refused=refused, calm_since=None, version=version)
-    return Decision(after, plan=plan)
 
 
 def _refuse(

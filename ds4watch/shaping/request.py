@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from ds4watch.model.limits import Limits
 from ds4watch.model.service_policy import ServicePolicy
 from ds4watch.model.worker import FleetSnapshot
-from ds4watch.shaping.substitute import Substitute, conversation_of, substitutes_of
+from ds4watch.shaping.substitute import Substitute, conversation_of, diverted_of, substitutes_of
 from ds4watch.shaping.turns import last_turns
 
 _TEXT_DEFAULT_MAX_TOKENS = 16
@@ -65,6 +65,8 @@ class Degrading:
     level: int = 0
     limits: Limits = _UNTOUCHED
     substitutes: Mapping[str, Substitute] = field(default_factory=dict)
+    diverted: Mapping[tuple[str, str], Substitute] = field(default_factory=dict)
+    """By model and class of work: who answers in place of a model that is not good at it."""
     touches_bodies: bool = False
 
     def compress_ratio(self, prompt_tokens: int) -> float | None:
@@ -109,11 +111,14 @@ def degrading_of(policy: ServicePolicy, fleet: FleetSnapshot, served: Collection
     """Return `policy` made ready. `served`: models that can be had; a substitute is one of them."""
     limits = policy.limits
     substitutes = substitutes_of(limits.substitutions, fleet, served=served)
+    diverted = diverted_of(policy.diversions, fleet, served=served)
     return Degrading(
         level=policy.level,
         limits=limits,
         substitutes=substitutes,
+        diverted=diverted,
         touches_bodies=bool(substitutes)
+        or bool(diverted)
         or limits.thinking_off
         or any(
             lever is not None
@@ -178,6 +183,8 @@ def _changes(
     # An embedding by another model would be no embedding; what a response needs is not looked at.
     if is_completion and substitute is not None and _is_for(substitute, body, asked):
         changes["model"] = told["model"] = substitute.serves
+    if is_completion and degrading.diverted:
+        _divert(body, degrading, asked, changes, told)
     cap = _least(limits.max_tokens_cap, asked.own_cap)
     caps = {} if cap is None else _caps(body, cap, kind)
     if is_completion and (limits.n_cap is not None or limits.best_of_cap is not None):
@@ -201,13 +208,32 @@ def _changes(
     return changes
 
 
+def _divert(
+    body: dict[str, Any],
+    degrading: Degrading,
+    asked: Asked,
+    changes: dict[str, Any],
+    told: dict[str, Any],
+) -> None:
+    """Have who is good at this class of work answer. That degrades nothing, and is not told."""
+    chosen = changes.get("model") or body["model"]
+    better = degrading.diverted.get((chosen, asked.work_class))
+    if better is None:
+        return
+    if better.serves == body["model"]:  # the level would have had the weaker one answer
+        del changes["model"], told["model"]
+    elif _is_for(better, body, asked):
+        changes["model"] = better.serves
+        told.pop("model", None)
+
+
 def _is_for(substitute: Substitute, body: dict[str, Any], asked: Asked) -> bool:
     answer = body.get("max_completion_tokens") or body.get("max_tokens") or 0
     return substitute.answers(
         body,
         work_class=asked.work_class,
         # Its name for the conversation costs a look into the messages: only where it counts.
-        conversation=(asked.session or conversation_of(body)) if substitute.share < 1 else "",
+        conversation=(asked.session or conversation_of(body)) if substitute.is_partial else "",
         tokens=asked.prompt_tokens + int(answer),
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ds4watch.model.limits import Substitution
+from ds4watch.model.service_policy import Diversion
 from ds4watch.model.worker import Ability, FleetSnapshot, WorkerPhase, WorkerView
 
 _SURE_CONTEXT_TOKENS = 2048
@@ -28,10 +29,14 @@ class Substitute:
     """A substitution with what is known of the model that is to serve."""
 
     serves: str
-    share: float
-    classes: tuple[str, ...]
+    rule: Substitution
     context_tokens: int
     abilities: frozenset[Ability]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it depends on the conversation who gets it."""
+        return self.rule.share < 1 or bool(self.rule.shares)
 
     def answers(
         self, body: Mapping[str, Any], *, work_class: str, conversation: str, tokens: int
@@ -39,11 +44,12 @@ class Substitute:
         """Return whether this request gets it.
 
         tokens: estimate of its prompt and answer. One conversation is always on the same side
-        of a share, and stays substituted when the share grows.
+        of the share of its class, and stays substituted when the share grows.
         """
+        share = self.rule.share_of(work_class)
         return (
-            (not self.classes or work_class in self.classes)
-            and (self.share >= 1 or place_of(conversation) < self.share)
+            share > 0
+            and (share >= 1 or place_of(conversation) < share)
             and tokens <= self.context_tokens
             and needs_of(body) <= self.abilities
             and not _is_bound_to_its_model(body)
@@ -66,6 +72,20 @@ def substitutes_of(
         it.asked: _known(it, fleet)
         for it in substitutions
         if it.serves in served and it.serves != it.asked
+    }
+
+
+def diverted_of(
+    diversions: tuple[Diversion, ...],
+    fleet: FleetSnapshot,
+    *,
+    served: Collection[str],
+) -> dict[tuple[str, str], Substitute]:
+    """Return who answers in place of a model, by it and the class of work; if it is served now."""
+    return {
+        (it.model, it.work_class): _known(Substitution(it.model, it.serves), fleet)
+        for it in diversions
+        if it.serves in served and it.serves != it.model
     }
 
 
@@ -127,8 +147,7 @@ def _known(substitution: Substitution, fleet: FleetSnapshot) -> Substitute:
     )
     return Substitute(
         serves=substitution.serves,
-        share=substitution.share,
-        classes=substitution.classes,
+        rule=substitution,
         context_tokens=min(map(_context, workers), default=_SURE_CONTEXT_TOKENS),
         abilities=_shared(workers),
     )

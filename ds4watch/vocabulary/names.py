@@ -166,6 +166,11 @@ FLEET_SIGNALS = (
     *KEY_BUDGET_SIGNALS,
     *OPENCOST_SIGNALS,
     gauge("ds4_degradation_level", "Degradation level in force; 0 is normal.", "pool"),
+    gauge(
+        "ds4_actions_attention",
+        "Actions that want a person: to be approved, without effect, kept back by a shared cause.",
+        "reason",
+    ),
     counter("ds4_gateway_requests_total", "Requests ended at the gateway.", "outcome", "model"),
     histogram(
         "ds4_gateway_request_duration_seconds",

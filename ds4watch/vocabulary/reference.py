@@ -94,6 +94,7 @@ _ORIGINS = (
     ("ds4_context_", "the gateways' records"),
     ("ds4_key_budget_", "the ledger and the budgets of keys"),
     ("llm_", "the price list and the ledger"),
+    ("ds4_actions_attention", "the policy's actions on workers"),
     ("ds4_degradation_level", "the service policy in force"),
     ("ds4_gateway_inflight", "the gateways, asked each tick"),
     ("ds4_output_filter_", "the gateways, asked each tick"),

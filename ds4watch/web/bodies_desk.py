@@ -79,10 +79,13 @@ class HoldList(BaseModel):
 
 
 class ActRequest(Strict):
-    """Ask for an action of the policy by its name."""
+    """Ask for an action of the policy, a kind of action or a level, by its name."""
 
     name: Annotated[str, Field(pattern=NamePattern, description="As the policy has it.")]
     pool: Annotated[str, Field(pattern=NamePattern)] = "default"
+    target: Annotated[str, Field(pattern=NamePattern)] | None = Field(
+        None, description="The worker; a pool's level needs none."
+    )
     dry_run: bool = Field(default=False, description="Only say what would be done.")
     why: Why
     who: Who | None = Field(None, description=_WHO)

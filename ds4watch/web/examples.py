@@ -53,6 +53,21 @@ _ACTION = {
     "before": {"level": 0},
     "after": {"level": 1},
 }
+_EXPLAINED = {
+    "alert": {"alertname": "QueueDepthHigh", "severity": "warning"},
+    "phase": "firing",
+    "value": None,
+    "supposed": True,
+    "asks": [
+        {
+            "binding": 0,
+            "asks_for": "level 3 of default",
+            "guards": [{"guard": "step", "passed": True, "told": "from level 0 to 1"}],
+            "dry_run": "",
+            "then": "done",
+        }
+    ],
+}
 _COMMAND = {
     "id": 12,
     "at": _AT,
@@ -134,6 +149,7 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("post", "/actions/{action}/{verb}"): _COMMAND,
     ("get", "/commands/{number}"): _COMMAND | {"status": "done", "told": "level 0"},
     ("get", "/policy"): {"version": 7, "level": 1, "reason": "QueueDepthHigh", "since": _AT},
+    ("get", "/policy/explain"): {"at": _AT, "alerts": [_EXPLAINED]},
     ("get", "/cost"): {
         "currency": "USD",
         "start_at": _AT,

@@ -58,6 +58,10 @@ class AdminSource(Protocol):
         """Return each alert with its value, and its distance to each tier; must not block."""
         ...
 
+    def explain_policy(self, labels: Mapping[str, str]) -> dict[str, Any]:
+        """Return what alerts with these labels lead to now, guard by guard; must not block."""
+        ...
+
     def rule_names(self) -> list[str]:
         """Return the names of all rules."""
         ...

@@ -28,6 +28,10 @@ _Instant = Annotated[float, Query(ge=0, le=4e9, description="Unix seconds")]
 _Form = Annotated[Literal["openmetrics", "csv"], Query(alias="format")]
 _Name = Annotated[str, Query(max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 _Names = Annotated[list[_Name] | None, Query(max_length=50)]
+_Labels = Annotated[
+    list[Annotated[str, Query(max_length=1200, pattern=r"^[A-Za-z_][A-Za-z0-9_]*=")]] | None,
+    Query(max_length=20, description="name=value, each of which an alert must have"),
+]
 _Profile = Annotated[str | None, Query(pattern=NamePattern)]
 _Health = Annotated[Literal["up", "down", "unknown"] | None, Query()]
 _Pool = Annotated[str | None, Query(max_length=200, description="A target group")]
@@ -64,6 +68,11 @@ def records(desk: AdminDesk, source: AdminSource, facts: PrometheusSource) -> AP
     async def policy() -> dict[str, Any]:
         found: dict[str, Any] = source.status()["policy"]
         return found
+
+    @router.get("/policy/explain", summary="What an alert would lead to now")
+    async def explain(label: _Labels = None) -> dict[str, Any]:
+        pairs = [it.partition("=") for it in label or ()]
+        return source.explain_policy({name: value for name, _, value in pairs})
 
     @router.get("/config", summary="The settings in force, without secrets")
     async def config() -> dict[str, Any]:

@@ -51,9 +51,7 @@ def steering(desk: AdminDesk) -> APIRouter:
 
     @router.post("/actions", status_code=202, summary="Ask for an action", responses=REFUSED_WRITES)
     async def act(body: ActRequest, request: Request) -> CommandBody:
-        asked = {
-            "name": body.name, "pool": body.pool, "dry_run": body.dry_run, "why": body.why,
-        }  # fmt: skip
+        asked = body.model_dump(exclude={"who"}, exclude_none=True)
         who = who_of(request, body.who)
         return CommandBody(**await desk.ask(kind="act", body=asked, who=who))
 

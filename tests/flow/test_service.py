@@ -7,6 +7,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -99,6 +100,9 @@ def test_a_reload_loses_no_request_and_no_alert_and_what_is_wrong_changes_nothin
         assert daemon.process.poll() is None, "it is another process"
         assert daemon.note_pids() == pids
         assert stream.is_open(), stream.error
+        # The level in force is from now on what the new policy says it is.
+        until(lambda: limits(daemon)["max_tokens_cap"] == 7, "the new limits of level 1")
+        assert daemon.level() == 1
         assert daemon.rows("SELECT phase, active_at, fired_at FROM alerts WHERE name = 'Busy'") == [
             alert
         ]
@@ -120,6 +124,11 @@ def starts(daemon: Daemon) -> int:
         return sum("went on from" in row["summary"] for row in daemon.audit("daemon"))
     except OSError:
         return -1
+
+
+def limits(daemon: Daemon) -> dict[str, Any]:
+    found: dict[str, Any] = daemon.status()["policy"]["limits"]
+    return found
 
 
 def cap(daemon: Daemon) -> int:

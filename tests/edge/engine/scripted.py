@@ -183,6 +183,9 @@ class Fleet:
     def in_doubt(self) -> frozenset[str]:
         return frozenset()
 
+    def stopped(self) -> frozenset[str]:
+        return frozenset()
+
     def standstills(self) -> Mapping[str, float]:
         return {}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ds4watch.config.profile import Engine, Profile
-from ds4watch.engine.care_run import installed_at
+from ds4watch.engine.installed import installed_at
 from ds4watch.engine.ladder_journal import LADDERS, StateLadders, kept_ladders
 from ds4watch.fleet.ladders import Ladders
 from ds4watch.fleet.memory_ladder import Lever, Step

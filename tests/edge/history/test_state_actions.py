@@ -9,9 +9,11 @@ from ds4watch.history.rows import (
     AuditKind,
     Committed,
     TickCommit,
+    Verified,
 )
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import (
+    ActionKind,
     ActionStatus,
     Hold,
 )
@@ -123,3 +125,52 @@ async def test_a_hold_ends_by_itself_or_when_it_is_lifted(store: StateStore) -> 
         "hold on pool lifted by bob",
         "hold on pool by ann: a demo",
     ]
+
+
+async def test_a_hold_on_the_pool_of_a_worker_refuses_in_the_claim_itself(
+    store: StateStore,
+) -> None:
+    plan = replace(PLAN, kind=ActionKind.RESTART_WORKER, target="w0", pool="default")
+    await store.commit_tick(TickCommit(at=NOW, plans=(plan,)))
+    await store.place_hold(Hold("default", NOW + 60, "ann", "a demo", NOW))
+    assert await store.claim_action(NOW + 1) is None
+    (record,) = await store.steering_actions(NOW)
+    assert (record.status, record.plan.pool) == (ActionStatus.FAILED, "default")
+
+
+async def test_an_action_that_waits_is_claimed_by_nobody_until_a_person_says_yes_in_time(
+    store: StateStore,
+) -> None:
+    plan = replace(PLAN, kind=ActionKind.EXCLUDE_WORKER, expires_at=NOW + 9, approvers=("ann",))
+    await store.commit_tick(TickCommit(at=NOW, plans=(plan, replace(plan, id="late")), claims=True))
+    assert await store.claim_action(NOW) is None
+    yes, no = ActionStatus.PLANNED, ActionStatus.EXPIRED
+    assert not await store.decide_action("late", yes, who="ann", at=NOW + 9, why="")
+    assert await store.decide_action("late", no, who="", at=NOW + 9, why="too late")
+    assert await store.decide_action(plan.id, yes, who="ann", at=NOW + 8, why="do it")
+    assert not await store.decide_action(plan.id, yes, who="bob", at=NOW + 8, why="")
+    claimed = await store.claim_action(NOW + 10)
+    assert claimed is not None
+    assert (claimed.id, claimed.approvers) == (plan.id, ("ann",))
+    told = [it.summary for it in await store.audit(9, kind=AuditKind.APPROVAL)]
+    assert told == [
+        "exclude_worker on pool: approved by ann: do it",
+        "exclude_worker on pool: expired: too late",
+    ]
+
+
+async def test_what_came_of_an_action_is_kept_once(store: StateStore) -> None:
+    plan = replace(
+        PLAN, kind=ActionKind.DRAIN_WORKER, target="w0", parameters={"verify_seconds": 60}
+    )
+    await store.commit_tick(TickCommit(at=NOW, plans=(plan,)))
+    await store.claim_action(NOW)
+    done = applied(plan)
+    await store.finish_action(done)
+    (record,) = await store.steering_actions(NOW)
+    assert record.verify_by == done.at + 60
+    verdict = Verified(plan.id, "w0", NOW + 9, helped=False, told="no better")
+    await store.save_verdicts([verdict, replace(verdict, helped=True)])
+    (record,) = await store.steering_actions(NOW)
+    assert (record.verified_at, record.helped) == (NOW + 9, False)
+    assert [it.summary for it in await store.audit(9, kind=AuditKind.EFFECT)] == ["no better"]

@@ -411,6 +411,10 @@ class FakeDaemon:
     def rules(self) -> list[dict[str, Any]]:
         return copy.deepcopy(DISTANCES)
 
+    def explain_policy(self, labels: Mapping[str, str]) -> dict[str, Any]:
+        alert = {"alert": dict(labels), "phase": "firing", "value": None, "supposed": True}
+        return {"at": AT, "alerts": [alert | {"asks": []}]}
+
     def rule_names(self) -> list[str]:
         return [EXPLAINED["name"]]
 

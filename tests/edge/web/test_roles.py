@@ -43,6 +43,7 @@ ROUTES = {
     "GET /api/ds4/v1/commands/{number}": VIEW,
     "POST /api/ds4/v1/reload": OPERATE,
     "GET /api/ds4/v1/policy": VIEW,
+    "GET /api/ds4/v1/policy/explain": VIEW,
     "GET /api/ds4/v1/cost": VIEW,
     "GET /api/ds4/v1/cost/sums": VIEW,
     "GET /api/ds4/v1/cost/why": VIEW,

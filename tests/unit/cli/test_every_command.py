@@ -15,6 +15,7 @@ NO_JSON = {
     "up": "runs in the foreground",
     "gateway": "runs in the foreground",
     "sim": "runs in the foreground",
+    "policy reference": "prints a document",
     "down": "its exit code says it all",
     "top": "a picture; programs ask `status --json`",
     "workers logs": "passes a log on as it is",

@@ -132,3 +132,11 @@ def test_two_levels_together_are_sound_and_laxer_than_neither(one: Limits, other
 def test_what_is_gentle_turns_nobody_away() -> None:
     harsh = Limits(max_tokens_cap=5, shed_below_priority=9, max_inflight=1, long_max_inflight=0)
     assert gentle(harsh) == Limits(max_tokens_cap=5)
+
+
+def test_shares_by_class_are_kept_and_compared_class_by_class() -> None:
+    some = Limits(substitutions=(Substitution("a", "b", 0.5, shares=(("math", 0.0),)),))
+    more = Limits(substitutions=(Substitution("a", "b", 1.0, shares=(("math", 0.5),)),))
+    assert Limits.from_json(json.loads(json.dumps(some.as_json()))) == some
+    assert laxer_levers(some, more) == ()
+    assert laxer_levers(more, some) == ("substitutions",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from hypothesis import given
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 from ds4watch.model.action import Hold, RefusalReason
 from ds4watch.model.alert import AlertPhase, AlertState
 from ds4watch.model.series import labels_of
-from ds4watch.policy.ladder import Decision, LadderState, decide, demand
+from ds4watch.model.service_policy import Limits
+from ds4watch.policy.ladder import Decision, LadderState, decide, demand, redefined
 from ds4watch.policy.policyfile import PolicyFile, load_policy
 
+NOW = 1000.0
 POLICY = load_policy(
     """\
 pools:
@@ -228,3 +231,50 @@ def test_levels_rise_only_under_an_alert_and_fall_only_one_at_a_time(asks: list[
             else:
                 assert level == state.level - 1 >= asked
             state = done(decision, now)
+
+
+@given(
+    st.integers(0, 3),
+    st.lists(st.sampled_from(["warning", "critical"]), max_size=2, unique=True),
+    st.floats(0, 100),
+)
+def test_a_level_moves_one_step_at_a_time_unless_something_critical_fires(
+    level: int, tiers: list[str], waited: float
+) -> None:
+    state = LadderState("default", level=level, since=100.0, calm_since=100.0)
+    decision = look(state, [alert(tier) for tier in tiers], 100.0 + waited)
+    if decision.plan is not None and "critical" not in tiers:
+        assert abs(decision.plan.parameters["level"] - level) == 1
+
+
+def test_the_level_in_force_becomes_what_the_policy_says_it_is() -> None:
+    state = LadderState("default", level=2, since=NOW, version=4, action="set_level:default:4")
+    older = (Limits(), Limits(max_tokens_cap=32), Limits(max_tokens_cap=8))
+    plan = redefined(state, POLICY, older, holds=(), now=NOW + 1)
+    assert plan is not None
+    assert (plan.id, plan.cause) == ("set_level:default:5", "redefined")
+    assert (plan.parameters["level"], plan.before) == (2, {"level": 2})
+    stored = tuple(Limits.from_json(it) for it in json.loads(json.dumps(plan.parameters["ladder"])))
+    assert stored[-1].max_tokens_cap == 16
+    assert redefined(state, POLICY, stored, holds=(), now=NOW + 1) is None
+
+
+def test_a_level_is_not_redefined_under_a_hold_in_a_dry_run_or_if_the_policy_has_it_no_more() -> (
+    None
+):
+    state, older = LadderState("default", level=2, since=NOW), (Limits(),) * 3
+    held = (Hold("*", NOW + 60, "ann", "no", NOW),)
+    dry = POLICY.model_copy(update={"dry_run": True})
+    gone = replace(state, level=4)
+    assert redefined(state, POLICY, older, holds=held, now=NOW) is None
+    assert redefined(state, dry, older, holds=(), now=NOW) is None
+    assert redefined(gone, POLICY, older, holds=(), now=NOW) is None
+
+
+def test_a_persons_level_that_is_redefined_stays_the_persons() -> None:
+    state = LadderState("default", level=1, version=7, action="act:12:redefined:7")
+    plan = redefined(state, POLICY, (Limits(),) * 2, holds=(), now=NOW)
+    assert plan is not None
+    assert plan.id == "act:12:redefined:8"
+    own = replace(state, action=plan.id)
+    assert look(own, [], NOW + 9999).plan is None

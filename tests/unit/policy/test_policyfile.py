@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ds4watch.config.shipped import shipped
+from ds4watch.model.action import ActionKind
 from ds4watch.model.errors import ConfigError
 from ds4watch.model.limits import LEVERS, Limits, Substitution
-from ds4watch.policy.policyfile import Level, load_policy
+from ds4watch.policy.policyfile import Level, labels_match, load_policy, may_match
 
 POOL = """\
 pools:
@@ -18,11 +19,52 @@ pools:
 """
 
 
-def test_the_shipped_policy_acts_on_the_queue_and_on_nothing_that_informs() -> None:
+ACTS_ON = {
+    *("QueueDepthHigh", "FirstTokenSlow", "UpstreamErrorsHigh", "KvCachePressure"),
+    *("BudgetProjected", "BudgetUsed", "BudgetExceeded", "QualityBoundBroken"),
+}
+ACTION = POOL + "actions:\n  again: {kind: restart_worker}\n"
+
+
+def test_the_shipped_policy_acts_on_load_errors_and_budget_and_on_nothing_that_informs() -> None:
     path = shipped("serving/policy.yml")
     policy = load_policy(path.read_text(encoding="utf-8"), str(path))
-    assert {binding.match["alertname"] for binding in policy.bindings} == {"QueueDepthHigh"}
+    assert {binding.match["alertname"] for binding in policy.bindings} == ACTS_ON
+    deeds = [binding for binding in policy.bindings if binding.action is not None]
+    assert [policy.actions[it.action or ""].kind for it in deeds] == [ActionKind.DIVERT_CLASS]
+    budgets = {
+        (it.match["alertname"], it.match.get("severity"), it.match["scope"]): it.level
+        for it in policy.bindings
+        if it.match["alertname"].startswith("Budget")
+    }
+    assert budgets == {
+        ("BudgetProjected", None, "total"): 1,
+        ("BudgetUsed", "critical", "total"): 2,
+        ("BudgetExceeded", "warning", "total"): 2,
+        ("BudgetExceeded", "critical", "total"): 3,
+    }
     assert not policy.dry_run
+    ladder = policy.pools["default"].ladder
+    first, second, third, fourth = (level.limits() for level in ladder)
+    assert first.max_tokens_cap == 32
+    assert first.long_max_inflight is not None
+    assert second.warm_up_off
+    assert second.compress_ratio is not None
+    part = third.substitutions[0]
+    assert part.share_of("chat") > part.share_of("") > part.share_of("mathematics") == 0
+    assert fourth.shed_below_priority == 5
+
+
+def test_labels_match_by_value_and_by_regular_expression() -> None:
+    text = POOL + (
+        "bindings:\n  - {match: {alertname: A}, match_re: {worker: 'w[12]'}, level: 1}\n"
+    )
+    (binding,) = load_policy(text, "policy.yml").bindings
+    assert labels_match(binding, {"alertname": "A", "worker": "w1"})
+    assert not labels_match(binding, {"alertname": "A", "worker": "w12"})
+    assert not labels_match(binding, {"alertname": "A"})
+    assert may_match(binding, {"alertname": "A"})
+    assert not may_match(binding, {"alertname": "A", "worker": "x"})
 
 
 def test_every_lever_of_the_gateway_is_a_key_of_a_level() -> None:
@@ -56,6 +98,38 @@ def test_a_substitution_is_written_short_or_in_full() -> None:
             "level 2 is above the top of pool 'default' (its ladder has 1 levels)",
         ),
         (POOL + "bindings:\n  - match: {}\n    level: 1\n", 7, "must have at least 1 entry"),
+        (
+            POOL + "bindings:\n  - match: {alertname: A}\n    level: 1\n    jump: true\n",
+            9,
+            "only critical alerts jump (match `severity: critical`, or leave out `jump`)",
+        ),
+        (
+            POOL + "  other:\n    ladder: [{name: short}]\n",
+            7,
+            "only the pool 'default' has a ladder",
+        ),
+        (
+            POOL + "bindings:\n  - {match: {alertname: A}}\n",
+            7,
+            "asks for a `level` or for an `action`",
+        ),
+        (
+            ACTION + "bindings:\n  - match: {alertname: A}\n    action: agian\n",
+            10,
+            "there is no action 'agian' (known: again)",
+        ),
+        (
+            ACTION + "bindings:\n  - match: {alertname: A}\n    action: again\n    target: '*'\n",
+            11,
+            "restart_worker needs a label that names the worker",
+        ),
+        (POOL + "actions:\n  a: {kind: set_level}\n", 7, "asked for by `level` of a binding"),
+        (POOL + "actions:\n  a: {kind: reboot}\n", 7, "actions.a.kind: must be one of"),
+        (
+            POOL + "bindings:\n  - {match_re: {alertname: '('}, level: 1}\n",
+            7,
+            "must be a regular expression",
+        ),
         (POOL + "      - name: more\n", 6, "max_tokens_cap: level 2 takes away less than level 1"),
         (POOL + "        compress_ratio: 0.9\n", 6, "compress_ratio: must be at most 0.7"),
         (POOL + "        thinking_off: 3\n", 6, "thinking_off: must be true or false"),

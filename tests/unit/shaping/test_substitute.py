@@ -108,3 +108,23 @@ def test_all_turns_of_a_conversation_have_one_name() -> None:
     assert conversation_of({"messages": other}) != conversation_of({"messages": first})
     assert conversation_of({"user": "u", "messages": first}) == "u"
     assert conversation_of({"prompt": [1, 2]}) == "[1, 2]"
+
+
+@pytest.mark.parametrize(("work_class", "share"), [("chat", 1.0), ("", 0.5), ("math", 0.0)])
+def test_classes_have_shares_of_their_own(work_class: str, share: float) -> None:
+    rule = Substitution("big", "small", 0.5, shares=(("chat", 1.0), ("math", 0.0)))
+    substitute = substitutes_of((rule,), FleetSnapshot(0.0), served=("small",))["big"]
+    asked = [f"conversation {number}" for number in range(400)]
+    taken = [
+        it
+        for it in asked
+        if substitute.answers({}, work_class=work_class, conversation=it, tokens=10)
+    ]
+    assert abs(len(taken) / len(asked) - share) < 0.1
+    assert substitute.is_partial
+    again = [
+        it
+        for it in taken
+        if substitute.answers({}, work_class=work_class, conversation=it, tokens=10)
+    ]
+    assert again == taken  # one conversation is always on the same side
