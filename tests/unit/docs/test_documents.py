@@ -72,6 +72,26 @@ def test_every_link_leads_somewhere() -> None:
     assert not [fault for path, target in links() if (fault := fault_of(path, target))]
 
 
+def test_every_document_that_the_program_names_is_there() -> None:
+    files = [*(ROOT / "ds4watch").rglob("*.py"), *(ROOT / "serving").rglob("*")]
+    files += [*(ROOT / "rules").rglob("*.yml"), ROOT / "README.md"]
+    named = {
+        name
+        for file in files
+        if file.suffix in (".py", ".yml", ".service", ".rules", ".md", ".js", ".html")
+        for name in re.findall(
+            r"(?<![\w/])docs/[\w/-]+\.md(?:#[\w-]+)?", file.read_text(encoding="utf-8")
+        )
+    }
+    assert len(named) > 20
+    assert not [fault for it in sorted(named) if (fault := fault_of(ROOT / "README.md", it))]
+
+
+def test_the_index_names_every_document() -> None:
+    named = {target.partition("#")[0] for target in LINK.findall(document("index.md"))}
+    assert not {it.name for it in (ROOT / "docs").glob("*.md")} - named - {"index.md"}
+
+
 def test_every_document_can_be_found_from_the_readme() -> None:
     seen: set[Path] = set()
     waiting = [ROOT / "README.md"]

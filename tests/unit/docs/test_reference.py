@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from ds4watch.alerting.rulefile import load_rules
 from ds4watch.cli import COMMANDS
 from ds4watch.config.reference import profile_reference, settings_reference
+from ds4watch.cost.parts import Part
 from ds4watch.history.rows import AuditKind
 from ds4watch.model.action import ActionKind, ActionStatus, RefusalReason
 from ds4watch.model.alert import AlertRule
@@ -139,6 +140,11 @@ def test_every_shipped_rule_has_a_runbook_and_no_runbook_is_left_over() -> None:
 def test_every_fault_that_can_be_tried_is_told() -> None:
     text = document("faults.md")
     assert not [fault for fault in Fault if f"`{fault}`" not in text]
+
+
+def test_every_part_of_the_ledger_is_told() -> None:
+    for name in ("concepts.md", "cost.md"):
+        assert not missing(Part, first_cells(document(name))), name
 
 
 def test_every_phase_of_a_worker_is_told() -> None:
