@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from ds4watch.model.errors import EdgeReason, WorkerError
 from ds4watch.quality.fingerprint import Fingerprint, Step
 
 PROMPTS = (
@@ -13,6 +14,7 @@ PROMPTS = (
 )
 TOKENS = 8
 LIKELIEST = 5
+_ATTEMPTS = 6
 
 
 class Answers(Protocol):
@@ -24,6 +26,19 @@ class Answers(Protocol):
 
 
 async def start_answers(answers: Answers, model: str) -> Fingerprint:
-    """Return the answers to the fixed prompts. Raises WorkerError."""
-    asked = [answers.greedy(model, it, tokens=TOKENS, top=LIKELIEST) for it in PROMPTS]
-    return tuple(await asyncio.gather(*asked))
+    """Return the answers to the fixed prompts. Raises WorkerError.
+
+    A prompt that fails is asked again: a worker that fails now and then is for those to judge who
+    watch its errors, not to be kept out by never getting through all prompts at once.
+    """
+    return tuple(await asyncio.gather(*(_answer(answers, model, it) for it in PROMPTS)))
+
+
+async def _answer(answers: Answers, model: str, prompt: str) -> tuple[Step, ...]:
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return await answers.greedy(model, prompt, tokens=TOKENS, top=LIKELIEST)
+        except WorkerError as error:
+            if not error.retryable or error.reason is not EdgeReason.STATUS:
+                raise
+    return await answers.greedy(model, prompt, tokens=TOKENS, top=LIKELIEST)

@@ -144,7 +144,7 @@ def _plain(item: dict[str, Any]) -> str:
 
 async def _store_problem(request: Request, error: Exception) -> Response:
     _log.warning("%s %s failed: %s", request.method, request.url.path, error)
-    return _problem_response(503, "the store does not answer; the daemon's log says why")
+    return _problem_response(503, f"the store says: {error}")
 
 
 async def _broken_problem(request: Request, error: Exception) -> Response:

@@ -109,4 +109,4 @@ def test_metrics_have_parts_lengths_and_opencosts_names(daemon: Daemon) -> None:
 
     until(lambda: 'part="decode"' in page(), "parts, which are reckoned every ten seconds")
     assert 'llm_total_hourly_cost{cost_basis="allocation"' in page()
-    assert 'ds4_context_hour_requests{band="' in page()
+    until(lambda: 'ds4_context_hour_requests{band="' in page(), "lengths of prompts")

@@ -180,7 +180,8 @@ def test_the_quantization_error_is_what_the_workers_own_log_probabilities_say(
         differences += [abs(mine - theirs) for mine, theirs in zip(quantized, full, strict=True)]
     expected = sum(differences) / len(differences)
     assert expected > 0
-    measured = daemon.metric("ds4_quantization_error{")
+    labels = 'metric="mean_abs_delta_logp",profile="tiny-quantized",reference="tiny-full"'
+    measured = daemon.metric(f"ds4_quantization_error{{{labels}}}")
     assert measured == pytest.approx(expected, rel=1e-3)
 
 

@@ -10,11 +10,13 @@ import aiohttp
 import pytest
 
 from ds4watch.engine.start_check import PREFIX, StartCheck, doubt_samples, is_missed
+from ds4watch.fleet.start_answers import start_answers
 from ds4watch.fleet.wish import Wanted
 from ds4watch.history.rows import AuditEntry
-from ds4watch.model.errors import EdgeReason, StoreError
+from ds4watch.model.errors import EdgeReason, StoreError, WorkerError
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import FleetSnapshot, WorkerPhase, WorkerView
+from ds4watch.quality.fingerprint import Step
 from tests.edge.clock import SystemClock
 from tests.edge.fleet.test_supervisor import Fleet, spec
 
@@ -193,3 +195,24 @@ def test_a_worker_is_missed_while_its_profile_or_the_fleet_has_too_few_that_are_
     assert is_missed(fleet, "b", min_hot=1)
     assert not is_missed(fleet, "a", min_hot=2)
     assert is_missed(fleet, "a", min_hot=3)
+
+
+async def test_a_prompt_that_fails_is_asked_again_and_one_that_never_answers_is_told() -> None:
+    class Failing:
+        def __init__(self, *, good_every: int) -> None:
+            self.asked = 0
+            self._good_every = good_every
+
+        async def greedy(
+            self, model: str, prompt: str, *, tokens: int, top: int
+        ) -> tuple[Step, ...]:
+            del model, prompt, tokens, top
+            self.asked += 1
+            if self.asked % self._good_every:
+                message = "answered 500"
+                raise WorkerError(message, reason=EdgeReason.STATUS, retryable=True)
+            return ()
+
+    assert await start_answers(Failing(good_every=2), "m") == ((), ())
+    with pytest.raises(WorkerError, match="answered 500"):
+        await start_answers(Failing(good_every=1000), "m")
