@@ -40,10 +40,10 @@ ray: $(RAY_READY) ## make .venv-ray, for the test of the Ray backend
 test: $(DEV_READY) $(VLLM_READY) $(RAY_READY) ## all checks and tests, on the real vLLM too
 	@.ci/packages
 	$(MAKE) lint
-	DS4WATCH_REQUIRE_ALL=$(if $(IS_ROOT),1) $(PY) -m pytest -n 2 --dist loadgroup $(ARGS)
+	DS4WATCH_REQUIRE_ALL=$(if $(IS_ROOT),1) $(PY) -m pytest -n 2 --dist loadscope $(ARGS)
 
 test-fast: $(DEV_READY) ## what takes seconds
-	@$(PY) -m pytest -q -n auto --dist loadgroup -m "not vllm and not slow" $(ARGS)
+	@$(PY) -m pytest -q -n auto --dist loadscope -m "not vllm and not slow" $(ARGS)
 
 test-long: $(DEV_READY) $(VLLM_READY) $(RAY_READY) ## all tests, with thousands of generated examples for each property
 	@DS4WATCH_REQUIRE_ALL=$(if $(IS_ROOT),1) $(PY) -m pytest --hypothesis-profile=long --timeout=1800 $(ARGS)

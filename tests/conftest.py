@@ -37,19 +37,6 @@ def is_missing(what: str) -> NoReturn:
     pytest.skip(what)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Beside each other (`-n 2 --dist loadgroup`), whole modules run; real programs one by one."""
-    items.sort(key=lambda item: not _is_heavy(item))
-    for item in items:
-        group = "real programs" if _is_heavy(item) else str(item.path.relative_to(ROOT))
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
-def _is_heavy(item: pytest.Item) -> bool:
-    return item.path.relative_to(ROOT).parts[1] in ("flow", "integration")
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """See to what a test says it needs."""
     for marker in item.iter_markers("needs"):
