@@ -23,7 +23,9 @@ from ds4watch.engine.query_process import QueryProcess
 from ds4watch.web.listen import bind
 from ds4watch.web.ports import Ports
 from ds4watch.web.serve import admin_server
-from tests.edge.web.fakes import TOKENS, FakeDaemon, FakeDesk, FakeFacts, FixedClock
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fake_desk import FakeDesk
+from tests.edge.web.fakes import TOKENS, FakeFacts, FixedClock
 from tests.integration.test_history_into_prometheus import AT, command, prometheus, stored
 
 pytestmark = [pytest.mark.needs("promtool", "prometheus"), pytest.mark.prometheus, pytest.mark.slow]

@@ -11,7 +11,8 @@ import pytest
 from ds4watch import __version__
 from ds4watch.access.roles import Role
 from ds4watch.cli import COMMANDS
-from tests.edge.web.fakes import SECRETS, FakeDaemon, serving
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import SECRETS, serving
 
 ROOT = Path(__file__).parents[3]
 NOBODY = "http://127.0.0.1:1"

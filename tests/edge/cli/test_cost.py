@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.edge.cli.test_commands import ds4watch
-from tests.edge.web.fakes import FakeDaemon, serving
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import serving
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from tests.edge.cli.test_commands import Ended, ds4watch
-from tests.edge.web.fakes import FakeDaemon, serving
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import serving
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from typing import Any
 
 from ds4watch.access.roles import Role
 from tests.edge.cli.test_commands import ds4watch
-from tests.edge.web.fakes import SECRETS, FakeDaemon, serving
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import SECRETS, serving
 
 
 def row(name: str, right: int, cost: float | None, *, unbeaten: bool) -> dict[str, Any]:

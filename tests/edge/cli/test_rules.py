@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 from tests.edge.cli.test_commands import ds4watch
-from tests.edge.web.fakes import FakeDaemon, serving
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import serving
 
 RULES = """\
 groups:

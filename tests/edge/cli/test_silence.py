@@ -7,7 +7,9 @@ from pathlib import Path
 
 from ds4watch.access.roles import Role
 from tests.edge.cli.test_commands import Ended, ds4watch
-from tests.edge.web.fakes import AT, SECRETS, FakeDaemon, serving
+from tests.edge.web.fake_answers import AT
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import SECRETS, serving
 
 
 async def test_alerts_are_silenced_listed_and_told_of_again(tmp_path: Path) -> None:

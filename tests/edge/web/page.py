@@ -16,7 +16,10 @@ from playwright.async_api import Browser, Page, async_playwright
 from ds4watch.model.question import Question
 from ds4watch.web.server import AdminServer
 from tests.edge.web.asking import API, OPERATOR
-from tests.edge.web.fakes import ACTION, AT, AUDIT, FakeDaemon, FakeDesk, FakeHistory
+from tests.edge.web.fake_answers import AT, AUDIT
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fake_desk import ACTION, FakeDesk
+from tests.edge.web.fakes import FakeHistory
 
 WAITING = ACTION | {
     "id": "restart_worker:sim-full-1:7",

@@ -13,7 +13,9 @@ import pytest
 from ds4watch.access.roles import Role
 from ds4watch.model.errors import ConfigError
 from ds4watch.web.tokens import ADMIN_TOKEN_FILE, TOKENS_FILE, open_tokens
-from tests.edge.web.fakes import AT, SECRETS, FakeDaemon, serving
+from tests.edge.web.fake_answers import AT
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import SECRETS, serving
 
 API = "/api/ds4/v1"
 OPERATOR = {"Authorization": f"Bearer {SECRETS[Role.OPERATOR]}"}

@@ -6,7 +6,8 @@ import aiohttp
 import pytest
 
 from ds4watch.access.roles import Role
-from tests.edge.web.fakes import SECRETS, FakeDaemon, serving
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import SECRETS, serving
 
 FLEET = "/api/ds4/v1/fleet"
 WHY: dict[str, Any] = {"why": "a new version"}

@@ -13,7 +13,8 @@ import pytest
 from ds4watch.access.roles import Role
 from ds4watch.web.tokens import TokenFiles, write_private
 from tests.edge.web.asking import API, OPERATOR, ask, bearer
-from tests.edge.web.fakes import FakeDaemon, serving
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import serving
 
 HOLD = {"seconds": 60, "why": "a test"}
 

@@ -15,7 +15,8 @@ from schemathesis.specs.openapi.checks import (
 from ds4watch.access.roles import Role
 from ds4watch.web.app import create_app
 from ds4watch.web.examples import ANSWERS, BODIES
-from tests.edge.web.fakes import SECRETS, TOKENS, FakeDaemon, FixedClock, ports_of
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import SECRETS, TOKENS, FixedClock, ports_of
 
 DAEMON = FakeDaemon(waiting_for=[])
 for each in DAEMON.state["fleet"]:

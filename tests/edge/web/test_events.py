@@ -13,7 +13,9 @@ import pytest
 from ds4watch.web import events as module
 from ds4watch.web.events import EventFeed, Listener, events_of, start_of
 from tests.edge.web.asking import API
-from tests.edge.web.fakes import FakeDaemon, FakeDesk, serving
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fake_desk import FakeDesk
+from tests.edge.web.fakes import serving
 
 
 async def read(

@@ -15,7 +15,8 @@ from ds4watch.web.gate import Gate, Turned, Visit, admit
 from ds4watch.web.hooks import hooks
 from ds4watch.web.tokens import TokenTable
 from tests.edge.web.asking import ask
-from tests.edge.web.fakes import FakeDaemon, serving
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import serving
 
 
 class Taker:

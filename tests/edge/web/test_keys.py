@@ -13,7 +13,8 @@ from ds4watch.access.keys import digest
 from ds4watch.access.roles import Role
 from ds4watch.access.signature import signing_key
 from tests.edge.cli.test_commands import ds4watch
-from tests.edge.web.fakes import SECRETS, FakeDaemon, serving
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import SECRETS, serving
 
 KEY: dict[str, Any] = {"name": "team-a", "sha256": "ab" * 32, "why": "new"}
 ROTATED: dict[str, Any] = {"sha256": "cd" * 32}

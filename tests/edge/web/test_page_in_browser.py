@@ -8,7 +8,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from tests.edge.web.fakes import AT, serving
+from tests.edge.web.fake_answers import AT
+from tests.edge.web.fakes import serving
 from tests.edge.web.page import (
     PageDaemon,
     PageHistory,

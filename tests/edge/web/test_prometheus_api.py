@@ -14,7 +14,9 @@ from ds4watch.model.errors import (
     StoreError,
 )
 from ds4watch.model.question import Asked, Question
-from tests.edge.web.fakes import AT, SECRETS, FakeDaemon, FakeHistory, serving
+from tests.edge.web.fake_answers import AT
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import SECRETS, FakeHistory, serving
 
 API = "/api/v1"
 VIEWER = {"Authorization": f"Bearer {SECRETS[Role.VIEWER]}"}

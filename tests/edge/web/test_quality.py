@@ -8,7 +8,8 @@ import aiohttp
 import pytest
 
 from ds4watch.access.roles import Role
-from tests.edge.web.fakes import SECRETS, FakeDaemon, serving
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import SECRETS, serving
 
 QUALITY = "/api/ds4/v1/quality"
 RUN: dict[str, Any] = {"profile": "sim-quantized", "reference": "sim-full", "why": "new weights"}

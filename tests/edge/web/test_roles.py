@@ -12,7 +12,8 @@ from ds4watch.access.roles import Role
 from ds4watch.web.app import create_app
 from ds4watch.web.server import AdminServer
 from tests.edge.web.asking import bearer
-from tests.edge.web.fakes import TOKENS, FakeDaemon, FixedClock, ports_of, serving
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import TOKENS, FixedClock, ports_of, serving
 
 VIEW, OPERATE, ADMIN = Role.VIEWER, Role.OPERATOR, Role.ADMIN
 ROUTES = {

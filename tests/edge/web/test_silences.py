@@ -11,7 +11,9 @@ from ds4watch.access.keys import digest
 from ds4watch.access.roles import Role
 from ds4watch.web.tokens import TokenEntry, TokenTable
 from tests.edge.web.asking import ask, bearer
-from tests.edge.web.fakes import AT, TOKENS, FakeDaemon, serving
+from tests.edge.web.fake_answers import AT
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import TOKENS, serving
 
 SILENCE: dict[str, Any] = {"matchers": ["alertname=Busy"], "seconds": 3600, "why": "load test"}
 

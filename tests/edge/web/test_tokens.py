@@ -17,7 +17,8 @@ from ds4watch.web.tokens import TokenFiles, local_file
 from tests.edge.cli.test_commands import ds4watch
 from tests.edge.scrape.authority import Authority
 from tests.edge.web.asking import ask
-from tests.edge.web.fakes import FakeDaemon, serving
+from tests.edge.web.fake_daemon import FakeDaemon
+from tests.edge.web.fakes import serving
 
 
 def role_of(files: TokenFiles, secret: str) -> Role | None:
