@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -15,6 +13,7 @@ from ds4watch.cost.attribution import Charge, charges, staged
 from ds4watch.cost.hours import hour_of
 from ds4watch.engine.effects import Watch, effect, sentence, watch
 from ds4watch.engine.observe import Observer
+from ds4watch.engine.pace import Pace
 from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.rule_pages import RulePages
 from ds4watch.engine.rulebook import Round
@@ -38,11 +37,6 @@ _MOST_INTERVALS = 5
 """A longer time between two ticks is one in which nobody watched."""
 _NO_LOAD = WorkerLoad()
 """The table of workers tells how they stand; their load is in the history."""
-
-
-def next_due(due: float, interval: float, now: float) -> float:
-    """Return the first instant of the grid that `due` is on, `interval` apart, from `now` on."""
-    return due + interval * max(0, math.ceil((now - due) / interval))
 
 
 class Engine:
@@ -79,23 +73,26 @@ class Engine:
 
         A tick before its time, for which somebody woke us, does not put off the next due one.
         """
-        interval = self._settings.interval_seconds
-        due = self.beaten_at = self._clock.monotonic()
+        now = self.beaten_at = self._clock.monotonic()
+        pace, early = Pace(self._settings.interval_seconds, now), False
         while True:
-            if self._clock.monotonic() >= due:
-                due += interval
+            pace.begin(self._clock.monotonic(), early=early)
             await self.beat()
-            now = self.beaten_at = self._clock.monotonic()
-            if now > due:
+            self.beaten_at = self._clock.monotonic()
+            if pace.end(self.beaten_at):
                 self._parts.telemetry.process.tick_overruns.inc()
-                due = next_due(due, interval, now)
-            await self._until(due)
+            early = await self._until(pace.due_at)
 
-    async def _until(self, due: float) -> None:
-        with contextlib.suppress(TimeoutError):
+    async def _until(self, due: float) -> bool:
+        """Wait; return whether somebody woke us before it is due."""
+        try:
             async with asyncio.timeout(max(0.0, due - self._clock.monotonic())):
                 await self._wake.wait()
-        self._wake.clear()
+        except TimeoutError:
+            return False
+        finally:
+            self._wake.clear()
+        return self._clock.monotonic() < due
 
     async def beat(self) -> None:
         """Tick, and note how it went."""
