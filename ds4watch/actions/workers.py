@@ -25,8 +25,8 @@ class Hands(Protocol):
         """Leave the worker to the others again; False if it was no longer ours."""
         ...
 
-    def has(self, worker: str, kind: ActionKind) -> bool:
-        """Return whether we make the worker so."""
+    def has(self, worker: str, kind: ActionKind, *, since: UnixSeconds) -> bool:
+        """Return whether we make the worker so, or it was started anew since then."""
         ...
 
 
@@ -38,8 +38,9 @@ class OnWorker:
         self._clock = clock
 
     def is_in_force(self, plan: ActionPlan) -> bool:
-        """Return whether the supervisor has been asked."""
-        return self._hands.has(plan.target, plan.kind) != bool(plan.undoes)
+        """Return whether the supervisor has been asked; of a restart, also whether it was made."""
+        has = self._hands.has(plan.target, plan.kind, since=plan.planned_at)
+        return has != bool(plan.undoes)
 
     async def run(self, plan: ActionPlan) -> Done:
         """Ask, or leave the worker to the others again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -27,6 +28,14 @@ class PolicyWishes:
     def __init__(self, supervisor: Tending) -> None:
         self._supervisor = supervisor
         self._wanted: dict[tuple[str, ActionKind], Wanted] = {}
+        self._started: dict[str, UnixSeconds] = {}
+
+    def note_started(self, started: Mapping[str, UnixSeconds | None]) -> None:
+        """Take in since when processes run that an earlier daemon was to start anew.
+
+        Where none runs the start to come is the restart.
+        """
+        self._started = {name: math.inf if at is None else at for name, at in started.items()}
 
     async def restore(self, past: Iterable[Past]) -> None:
         """Go on with the actions that are in force. A restart is asked for again: by its instant.
@@ -49,9 +58,12 @@ class PolicyWishes:
         await self._tell()
         return was_ours
 
-    def has(self, worker: str, kind: ActionKind) -> bool:
-        """Return whether we make the worker so."""
-        return (worker, kind) in self._wanted
+    def has(self, worker: str, kind: ActionKind, *, since: UnixSeconds) -> bool:
+        """Return whether we make the worker so, or it was started anew since then."""
+        is_restart = kind is ActionKind.RESTART_WORKER
+        return (worker, kind) in self._wanted or (
+            is_restart and since < self._started.get(worker, 0.0)
+        )
 
     def _note(self, worker: str, kind: ActionKind, at: UnixSeconds, why: str) -> None:
         if kind is ActionKind.RESTART_WORKER:

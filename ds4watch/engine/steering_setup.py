@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ds4watch.actions.divert import DivertClass
@@ -22,15 +22,19 @@ from ds4watch.engine.restart import Stores
 from ds4watch.engine.steering import Steering
 from ds4watch.engine.turn import Turn
 from ds4watch.fleet.board import BoardPublisher
+from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.fleet.supervisor import Supervisor
 from ds4watch.history.state import StateStore
-from ds4watch.model.action import ActionKind, ActionStatus, Hold
+from ds4watch.model.action import ActionKind, ActionPlan, ActionStatus, Hold
+from ds4watch.model.errors import WorkerError
 from ds4watch.model.money import nanos_from_decimal
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.policy.standing import Bounds, Standing
 from ds4watch.telemetry.metrics import ProcessMetrics
 
 log = logging.getLogger(__name__)
+
+_UNFINISHED = (ActionStatus.PLANNED, ActionStatus.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +71,27 @@ async def open_acting(
     orders = Orders(policy, state, runner, look.held, wake=wake, clock=clock)
     steers = Steering(policy, state, orders, wanted, Pulse(stores.live), look)
     if turn.leads:
-        await runner.recover(
-            it.plan
-            for it in stores.restored.actions
-            if it.status in (ActionStatus.PLANNED, ActionStatus.RUNNING)
-        )
+        left = [it.plan for it in stores.restored.actions if it.status in _UNFINISHED]
+        wanted.note_started(await _started(left, blueprint.specs, supervisor))
+        await runner.recover(left)
         await steers.restore(clock.now())
     return Acting(runner, orders, steers, look)
+
+
+async def _started(
+    left: Sequence[ActionPlan], specs: Sequence[WorkerSpec], supervisor: Supervisor
+) -> dict[str, UnixSeconds | None]:
+    """Return since when each worker runs that an earlier daemon was about to start anew."""
+    names = {it.target for it in left if it.kind is ActionKind.RESTART_WORKER}
+    found: dict[str, UnixSeconds | None] = {}
+    for spec in specs:
+        if spec.id not in names or spec.url is not None:
+            continue
+        try:
+            found[spec.id] = await supervisor.started_at(spec)
+        except WorkerError as error:
+            log.warning("%s: it is not known whether it was started anew: %s", spec.id, error)
+    return found
 
 
 async def _began_at(state: StateStore, now: UnixSeconds, *, leads: bool) -> UnixSeconds:

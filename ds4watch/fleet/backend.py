@@ -18,7 +18,7 @@ from ds4watch.fleet.ports import Listener, hold_free_port, listener_on
 from ds4watch.fleet.process import ProcessRecord, ProcessTable, left_of, members
 from ds4watch.fleet.recipe import Recipe, WorkerSpec, see_to_model, worker_environment
 from ds4watch.model.errors import EdgeReason, WorkerError
-from ds4watch.model.ports import Clock
+from ds4watch.model.ports import Clock, UnixSeconds
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +131,12 @@ class LocalBackend:
         return any(
             it.unit == unit and it.spec == digest and it.is_alive() for it in self._table.records()
         )
+
+    async def started_at(self, spec: WorkerSpec) -> UnixSeconds | None:
+        """Return when the process of a worker was started, as whatever; also before adoption."""
+        unit = f"worker/{spec.id}"
+        alive = [it for it in self._table.records() if it.unit == unit and it.is_alive()]
+        return max((it.started_at for it in alive), default=None)
 
     def is_alive(self, spec: WorkerSpec) -> bool:
         """Return whether the worker's process runs, and has its port; so it is if somebody else's.

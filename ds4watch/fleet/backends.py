@@ -8,6 +8,7 @@ from typing import Protocol
 
 from ds4watch.fleet.life import Life
 from ds4watch.fleet.recipe import WorkerSpec
+from ds4watch.model.ports import UnixSeconds
 
 
 class Backend(Protocol):
@@ -48,6 +49,10 @@ class Backend(Protocol):
 
         Raises WorkerError if nobody can be asked.
         """
+        ...
+
+    async def started_at(self, spec: WorkerSpec) -> UnixSeconds | None:
+        """Return when what runs of a worker was started, None if nothing does; as `runs`."""
         ...
 
     def is_alive(self, spec: WorkerSpec) -> bool:

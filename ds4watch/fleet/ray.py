@@ -25,7 +25,7 @@ from ds4watch.fleet.ray_worker import RayWorker
 from ds4watch.fleet.recipe import Recipe, WorkerSpec
 from ds4watch.fleet.shutdown import grace_seconds
 from ds4watch.model.errors import EdgeReason, WorkerError
-from ds4watch.model.ports import Clock
+from ds4watch.model.ports import Clock, UnixSeconds
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +143,16 @@ class RayBackend:
             and ((job.metadata or {}).get("worker"), (job.metadata or {}).get("spec")) == wanted
             for job in await self._jobs.jobs()
         )
+
+    async def started_at(self, spec: WorkerSpec) -> UnixSeconds | None:
+        """Return when a worker's job that runs was submitted; also before it is adopted."""
+        told = [
+            job.metadata or {}
+            for job in await self._jobs.jobs()
+            if job.is_running and job.id.startswith(self._prefix)
+        ]
+        mine = [float(it["started_at"]) for it in told if it.get("worker") == spec.id]
+        return max(mine, default=None)
 
     def is_alive(self, spec: WorkerSpec) -> bool:
         """Return whether the job runs or waits for room, as Ray told it last."""

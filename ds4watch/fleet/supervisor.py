@@ -161,6 +161,10 @@ class Supervisor:
         """Return whether a process runs as that very spec has it; also before it is adopted."""
         return await self._backend.runs(self.ladders.lowered(spec))
 
+    async def started_at(self, spec: WorkerSpec) -> UnixSeconds | None:
+        """Return when the process of a worker was started; None if none runs. As `runs`."""
+        return await self._backend.started_at(spec)
+
     def facts(self, above: By = By.WARM_POOL) -> dict[str, Facts]:
         """Return what the warm pool, or who is above it, goes by: taken is whom others decide."""
         others = taken(self._wishes, above)

@@ -25,7 +25,7 @@ from ds4watch.fleet.systemd_bus import Manager, UnitState
 from ds4watch.fleet.systemd_unit import UnitPlan, properties_of, write_secrets
 from ds4watch.fleet.unit_record import UnitRecord, UnitRecords
 from ds4watch.model.errors import EdgeReason, WorkerError
-from ds4watch.model.ports import Clock
+from ds4watch.model.ports import Clock, UnixSeconds
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +130,14 @@ class SystemdBackend:
             return False
         state = await self._manager.state(unit)
         return record.invocation == state.invocation and self._is_as_wanted(spec, record, state)
+
+    async def started_at(self, spec: WorkerSpec) -> UnixSeconds | None:
+        """Return when a unit that runs was started; also before it is adopted."""
+        unit = self._records.unit(spec.id)
+        record = self._records.read(unit)
+        if record is None or record.invocation != (await self._manager.state(unit)).invocation:
+            return None
+        return record.started_at if record.process().is_alive() else None
 
     def is_alive(self, spec: WorkerSpec) -> bool:
         """Return whether the unit's main process runs, and has its port.

@@ -73,6 +73,8 @@ class World:
     folder: Path
     kind: ActionKind
     command: bool = False
+    at_once: bool = False
+    """A worker obeys at once, not when the tick is over: the effect comes before its row."""
     at: float = BEGAN_AT
     views: dict[str, WorkerView] = field(default_factory=dict)
     wishes: Mapping[str, Wanted] = field(default_factory=dict)
@@ -99,6 +101,14 @@ class World:
     async def wish(self, by: By, wanted: Mapping[str, Wanted]) -> None:
         assert by is By.POLICY
         self.wishes = wanted
+        if self.at_once:
+            await asyncio.sleep(0)
+            self.obey()
+            await asyncio.sleep(0)
+
+    def started(self) -> dict[str, float | None]:
+        """Return since when processes run; the one of a worker that was restarted, since then."""
+        return {name: it.since for name, it in self.views.items()}
 
     def policy(self) -> ServicePolicy:
         return self.obeyed[-1]
@@ -177,6 +187,7 @@ async def episode(world: World) -> None:
     orders = Orders(policy, state, runner, lambda _: None, wake=asked.set, clock=world)
     steering = Steering(policy, state, orders, wishes, Pulse(world), world.look)
     unfinished = (ActionStatus.PLANNED, ActionStatus.RUNNING)
+    wishes.note_started(world.started())
     await runner.recover(it.plan for it in restored.actions if it.status in unfinished)
     await steering.restore(world.at)
     desk = SilenceDesk(state.desk, Known(), world)
@@ -240,16 +251,18 @@ async def prepare(world: World) -> None:
     await state.close()
 
 
-def through_deaths(kind: ActionKind, folder: Path, stride: int, *, command: bool) -> list[World]:
+def through_deaths(
+    kind: ActionKind, folder: Path, stride: int, *, command: bool, at_once: bool = False
+) -> list[World]:
     """Return how the world stands after each death and the life that came after."""
     found: list[World] = []
-    empty = World(folder / "empty", kind, command)
+    empty = World(folder / "empty", kind, command, at_once)
     empty.folder.mkdir()
     asyncio.run(prepare(empty))
     is_whole = False
     while not is_whole:
         copy = shutil.copytree(empty.folder, folder / str(len(found)))
-        world = World(copy, kind, command)
+        world = World(copy, kind, command, at_once)
         is_whole = live(lambda it=world: episode(it), len(found) * stride, world.opened)  # type: ignore[misc]
         assert live(lambda it=world: episode(it), None, world.opened)  # type: ignore[misc]
         found.append(world)
@@ -284,6 +297,16 @@ def test_a_worker_is_restarted_drained_or_called_once(
 ) -> None:
     for world in through_deaths(kind, tmp_path, stride, command=False):
         assert world.history == wanted
+
+
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_restart_whose_row_was_never_finished_is_not_made_again(
+    tmp_path: Path, stride: int
+) -> None:
+    """The alert outlasts the cooldown: only the effect says that it was done."""
+    restart = ActionKind.RESTART_WORKER
+    for world in through_deaths(restart, tmp_path, stride, command=False, at_once=True):
+        assert world.history == ["restarted"]
 
 
 @pytest.mark.parametrize("stride", STRIDES)
