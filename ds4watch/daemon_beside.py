@@ -273,6 +273,7 @@ def _ledger(daemon: Daemon, blueprint: Blueprint) -> LedgerJobs:
         blueprint.state_dir,
         storage_prices_of(blueprint.settings),
         daemon.clock,
+        kept_seconds=blueprint.settings.store.ledger_retention_days * 86_400,
         offload_bytes=lambda: sum(
             by_profile.get(it.profile, 0) for it in known.fleet.workers if part_of(it) is not None
         ),

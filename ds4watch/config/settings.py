@@ -134,7 +134,7 @@ class StoreSettings(Section):
     )
     ledger_retention_days: float = Field(
         1096.0,
-        gt=0,
+        ge=1,
         description="Age at which hours of requests and cost are added up to one row; sums stay.",
     )
     minute_retention_days: float = Field(

@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 60.0
 _MOST_SECONDS = 5 * LOOK_SECONDS
 """A longer time was not watched."""
+_SETTLED_SECONDS = 31 * 24 * HOUR_SECONDS
+_SPARE_SECONDS = 3 * HOUR_SECONDS
+"""Hours about to be added up are left alone: what their parts are made of may be gone by now."""
 _MOST_FILES = 10_000
 _BLOCK_BYTES = 512
 _LOGS = ("logs", "spool")
@@ -30,8 +33,13 @@ _DATABASES = (".db", ".db-wal", ".db-shm")
 class LedgerStore(Protocol):
     """Where it is written."""
 
-    async def settle_parts(self, start_at: UnixSeconds) -> int:
-        """Make the parts of the hours from then on anew."""
+    async def settle_parts(
+        self, start_at: UnixSeconds, *, oldest_at: UnixSeconds | None = None
+    ) -> int:
+        """Make the parts of the hours from then on anew.
+
+        oldest_at: hours changed since the last time are made anew, too, but none before this.
+        """
         ...
 
     async def add_storage(self, rows: Sequence[StorageRow]) -> None:
@@ -49,13 +57,18 @@ class LedgerJobs:
         prices: Sequence[StoragePrice],
         clock: Clock,
         *,
+        kept_seconds: float,
         offload_bytes: Callable[[], int],
     ) -> None:
-        """offload_bytes: what workers that run hold of KV caches outside of their GPUs."""
+        """kept_seconds: how long hours are kept one by one.
+
+        offload_bytes: what workers that run hold of KV caches outside of their GPUs.
+        """
         self._store = store
         self._state_dir = state_dir
         self._prices = tuple(prices)
         self._clock = clock
+        self._settled_seconds = min(_SETTLED_SECONDS, kept_seconds - _SPARE_SECONDS)
         self._offload_bytes = offload_bytes
         self._measured_at: UnixSeconds | None = None
         self._settled_at: UnixSeconds | None = None
@@ -75,9 +88,10 @@ class LedgerJobs:
             self._is_failing = False
 
     async def _settle(self, now: UnixSeconds) -> None:
-        # Gateways' records come seconds late; after an outage of the daemon, hours.
+        # Gateways' records come seconds late; the store knows of those that came later.
         first = 0.0 if self._settled_at is None else hour_of(self._settled_at) - HOUR_SECONDS
-        await self._store.settle_parts(max(first, now - 31 * 24 * HOUR_SECONDS))
+        oldest = hour_of(now - self._settled_seconds)
+        await self._store.settle_parts(max(first, oldest), oldest_at=oldest)
         self._settled_at = now
 
     async def _measure(self, now: UnixSeconds) -> None:

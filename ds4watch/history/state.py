@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -29,6 +30,7 @@ from ds4watch.history.alert_rows import AlertKey
 from ds4watch.history.database import Database
 from ds4watch.history.desk import Desk
 from ds4watch.history.lease import VANISHED_SECONDS
+from ds4watch.history.ledger_rows import hour_of
 from ds4watch.history.line import Fence, SetAside, Tuning
 from ds4watch.history.loss import Mended, Remembered
 from ds4watch.history.migrate import Which
@@ -91,6 +93,8 @@ class StateStore:
     def __init__(self, database: Database, alerts: dict[AlertKey, AlertState]) -> None:
         self._remembered = Remembered()
         self._written = Written(alerts)
+        self._booked_at = math.inf
+        """The oldest hour that was booked into since parts were settled."""
         self._database = Mended(database, self._remembered, on_loss=self._written.forget)
         self.desk = Desk(self._database, self._remembered)
 
@@ -142,7 +146,9 @@ class StateStore:
 
     async def commit_tick(self, commit: TickCommit) -> Committed:
         """Store everything a tick decided, in one transaction."""
-        return await self._database.in_writer(self._commit_tick, commit)
+        committed = await self._database.in_writer(self._commit_tick, commit)
+        self._booked_at = min(self._booked_at, _oldest_hour(commit))
+        return committed
 
     async def claim_action(self, at: UnixSeconds) -> ActionPlan | None:
         """Take the next planned action as running; no other claimant gets it.
@@ -419,9 +425,21 @@ class StateStore:
         """Add what was kept to the hours."""
         await self._database.write(ledger_parts.add_storage, rows)
 
-    async def settle_parts(self, start_at: UnixSeconds) -> int:
-        """Make the parts of the hours from then on anew; return how many rows."""
-        return await self._database.write(ledger_parts.settle, start_at)
+    async def settle_parts(
+        self, start_at: UnixSeconds, *, oldest_at: UnixSeconds | None = None
+    ) -> int:
+        """Make the parts of the hours from then on anew; return how many rows.
+
+        oldest_at: hours that were booked since the last time are made anew, too, but none before.
+        """
+        if oldest_at is not None:
+            start_at = max(oldest_at, min(start_at, self._booked_at))
+        booked_at, self._booked_at = self._booked_at, math.inf
+        try:
+            return await self._database.write(ledger_parts.settle, start_at)
+        except StoreError:
+            self._booked_at = min(booked_at, self._booked_at)
+            raise
 
     async def spent_total(self) -> Nanos:
         """Return all money ever booked."""
@@ -476,3 +494,9 @@ class StateStore:
 
 _ANSWER_LOST = frozenset({EdgeReason.GONE, EdgeReason.TIMEOUT})
 """A commit that ended so may have been stored all the same."""
+
+
+def _oldest_hour(commit: TickCommit) -> UnixSeconds:
+    records = (it.ended_at for batch in commit.spools for it in batch.records)
+    costs = (it.hour_at for it in commit.costs)
+    return min(map(hour_of, (*records, *costs)), default=math.inf)

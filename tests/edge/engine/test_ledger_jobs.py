@@ -31,18 +31,20 @@ class Store:
         self.rows: list[StorageRow] = []
         self.is_failing = False
 
-    async def settle_parts(self, start_at: float) -> int:
+    async def settle_parts(self, start_at: float, *, oldest_at: float | None = None) -> int:
         if self.is_failing:
             raise StoreError("locked", reason=EdgeReason.OTHER)
         self.settled.append(start_at)
+        self.oldest_at = oldest_at
         return 0
 
     async def add_storage(self, rows: Sequence[StorageRow]) -> None:
         self.rows += rows
 
 
-def jobs(folder: Path, clock: Clock, store: Store) -> LedgerJobs:
-    return LedgerJobs(store, folder, PRICES, clock, offload_bytes=lambda: 10**9)
+def jobs(folder: Path, clock: Clock, store: Store, *, kept_days: float = 1096) -> LedgerJobs:
+    kept = kept_days * 86_400
+    return LedgerJobs(store, folder, PRICES, clock, kept_seconds=kept, offload_bytes=lambda: 10**9)
 
 
 async def test_databases_logs_and_offloaded_caches_are_measured_for_the_time_between(
@@ -87,3 +89,10 @@ async def test_after_a_start_a_month_is_settled_and_then_what_may_change(tmp_pat
     clock.at += 3600
     await it.look()
     assert store.settled == [NOW - 31 * 86_400, NOW - 3600]
+
+
+async def test_hours_that_may_be_added_up_by_now_are_not_settled(tmp_path: Path) -> None:
+    clock, store = Clock(), Store()
+    await jobs(tmp_path, clock, store, kept_days=1).look()
+    assert store.settled == [NOW - 86_400 + 3 * 3600]
+    assert store.oldest_at == store.settled[0]

@@ -237,7 +237,7 @@ STRIDES = [5, pytest.param(1, marks=pytest.mark.slow)]
 @pytest.mark.parametrize("stride", STRIDES)
 def test_each_worker_is_brought_to_the_new_version_once(tmp_path: Path, stride: int) -> None:
     for world in through_every_death(tmp_path, stride, breaks=False):
-        assert running(world) == {name: (2, READY) for name in NAMES}
+        assert running(world) == dict.fromkeys(NAMES, (2, READY))
         of_fleet = sorted(it for it in world.started if it[0] in NAMES)
         assert of_fleet == [(name, 2) for name in NAMES], world.started
         assert len(world.started) - len(of_fleet) <= 1, "one that stands in, started once"
@@ -250,7 +250,7 @@ def test_each_worker_is_brought_to_the_new_version_once(tmp_path: Path, stride: 
 @pytest.mark.parametrize("stride", STRIDES)
 def test_a_version_that_fails_is_given_back_once(tmp_path: Path, stride: int) -> None:
     for world in through_every_death(tmp_path, stride, breaks=True):
-        assert running(world) == {name: (1, READY) for name in NAMES}
+        assert running(world) == dict.fromkeys(NAMES, (1, READY))
         assert all(world.started.count(it) == 1 for it in world.started), world.started
         assert world.fewest_ready >= RULES.min_hot
         told = asyncio.run(_audit(world))

@@ -76,6 +76,27 @@ async def test_an_hour_is_its_price_and_its_parts_by_the_statements_for_people(
     await store.close()
 
 
+async def test_what_was_booked_late_is_settled_and_what_was_added_up_is_not(bases: Bases) -> None:
+    store = opened(bases.state.place)
+    found = charges(WORKER, (PriceEntry("*", 3_600_000_000, 0.0),), HOUR, HOUR + 3600)
+    await store.commit_tick(commit_of(found, {"w": 0.5}, HOUR + 3600))
+    await store.settle_parts(HOUR)
+    late = SpoolBatch("g0", 0, 9, (ASKED, replace(ASKED, outcome=RequestOutcome.CLIENT_GONE)))
+    await store.commit_tick(TickCommit(at=HOUR + 9 * 3600, spools=(late,)))
+    await store.settle_parts(HOUR + 8 * 3600, oldest_at=HOUR + 3600)
+    assert "retries" not in parts_in(bases), "it may be added up: it is left alone"
+    late = replace(late, start_bytes=9, end_bytes=18)
+    await store.commit_tick(TickCommit(at=HOUR + 9 * 3600, spools=(late,)))
+    await store.settle_parts(HOUR + 8 * 3600, oldest_at=HOUR)
+    assert "retries" in parts_in(bases)
+    assert [int(row[-1]) for row in bases.state.query(PARTS_OFF)] == [0]
+    await store.close()
+
+
+def parts_in(bases: Bases) -> set[str]:
+    return {str(part) for (part,) in bases.state.query("SELECT part FROM cost_parts_hourly")}
+
+
 async def test_work_is_kept_by_band_and_for_those_who_gave_up(bases: Bases) -> None:
     store = opened(bases.state.place)
     await store.commit_tick(TickCommit(at=HOUR, spools=(SpoolBatch("g0", 0, 9, (ASKED,) * 2),)))
