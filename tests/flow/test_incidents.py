@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.flow.daemon import Daemon, ask, kill, new_daemon, until
+from tests.edge.scrape.nvml import fake_nvml
+from tests.flow.daemon import Daemon, ask, chat, kill, new_daemon, until
+from tests.flow.test_service import starts
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +35,28 @@ groups:
         expr: max(ds4_kv_usage_ratio) > 0.9
         labels: {severity: critical}
         annotations: {ds4_on_no_data: hold}
+      - alert: BudgetExceeded
+        expr: ds4_cost_budget_spent / ds4_cost_budget_limit > 1
+        labels: {severity: warning}
+        annotations: {ds4_on_no_data: hold}
+      - alert: GpuMemorySawing
+        expr: >-
+          label_replace(resets(ds4_gpu_memory_used_bytes[20s]) >= 2, "worker", "sim-full-0", "", "")
+        labels: {severity: warning}
+        annotations: {ds4_on_no_data: hold}
+      - alert: QueueOdd
+        expr: ds4_queue_depth{worker="sim-full-0"} > 5 < 20
+        labels: {severity: warning}
+        annotations: {ds4_on_no_data: hold}
+      - alert: KvOdd
+        expr: ds4_kv_usage_ratio{worker="sim-full-0"} > 0.6 < 0.8
+        labels: {severity: warning}
+        annotations: {ds4_on_no_data: hold}
+      - alert: QualityBoundBroken
+        expr: max(ds4_queue_depth) > 20 < 40
+        labels:
+          {severity: critical, profile: sim-quantized, reference: sim-full, class: mathematics}
+        annotations: {ds4_on_no_data: hold}
 """
 POLICY = """\
 pools:
@@ -38,13 +65,25 @@ pools:
     clear_hold_seconds: 1
     ladder:
       - {name: shorter-answers, max_tokens_cap: 32}
+actions:
+  anew: {kind: restart_worker, verify: {within_seconds: 25}}
+  apart: {kind: drain_worker, undo_after_seconds: 1, verify: {within_seconds: 5}}
+  passed-over: {kind: exclude_worker, undo_after_seconds: 1, verify: {within_seconds: 5}}
+  back-to-reference: {kind: divert_class, verify: {within_seconds: 5}}
 bindings:
+  - {match: {alertname: BudgetExceeded}, level: 1}
+  - {match: {alertname: GpuMemorySawing}, action: anew}
+  - {match: {alertname: QueueOdd}, action: apart}
+  - {match: {alertname: KvOdd}, action: passed-over}
+  - {match: {alertname: QualityBoundBroken}, action: back-to-reference}
   - {match: {alertname: QueueDepthHigh}, level: 1}
   - {match: {alertname: ErrorsHigh}, level: 1}
   - {match: {alertname: KvCachePressure}, level: 1}
 """
 A, B = "sim-full-0", "sim-quantized-0"
 NOTHING = "nothing to take back"
+DIVERT = "divert_class"
+HEALS = ("restart_worker",)
 
 
 @dataclass(frozen=True)
@@ -63,16 +102,135 @@ class Row:
 
 
 @pytest.fixture
-def daemon() -> Iterator[Daemon]:
-    fleet = {"canary_interval_seconds": 1.0, "canary_timeout_seconds": 1.0}
-    with new_daemon(rules=RULES, policy=POLICY, fleet=fleet) as daemon:
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    fleet = {
+        "canary_interval_seconds": 1.0,
+        "canary_timeout_seconds": 1.0,
+        "min_hot": 1,
+        "drain_seconds": 2.0,
+    }
+    library = {"LD_LIBRARY_PATH": str(fake_nvml(tmp_path)), "FAKE_NVML": "saw"}
+    library["FAKE_NVML_SAW"] = str(tmp_path / "saws")
+    cost = {"prices": [{"per_hour": 3600}], "budgets": [{"period": "day", "limit": 10**9}]}
+    with new_daemon(
+        rules=RULES, policy=POLICY, fleet=fleet, more=library, sections={"cost": cost}
+    ) as daemon:
+        daemon.settings["gateway"]["admission"] = {"classes": {"mathematics": {}}}
+        write_settings(daemon)
         daemon.up()
         yield daemon
 
 
-def fault(daemon: Daemon, worker: str, name: str, *, on: bool = True) -> None:
+def write_settings(daemon: Daemon) -> None:
+    daemon.config.write_text(yaml.safe_dump(daemon.settings), encoding="utf-8")
+
+
+def fault(
+    daemon: Daemon, worker: str, name: str, *, on: bool = True, value: float | None = None
+) -> None:
     port = int(daemon.worker(worker)["url"].rpartition(":")[2])
-    assert ask(port, "/sim/fault", {"fault": name, "on": on}).status == 200
+    asked = {"fault": name, "on": on, **({} if value is None else {"value": value})}
+    assert ask(port, "/sim/fault", asked).status == 200
+
+
+@contextmanager
+def too_dear(daemon: Daemon) -> Iterator[None]:
+    """Have more spent than the day may cost, until a person grants more."""
+    budget(daemon, 1)
+    yield
+    budget(daemon, 10**9)
+
+
+def budget(daemon: Daemon, limit: int) -> None:
+    daemon.settings["cost"]["budgets"][0]["limit"] = limit
+    write_settings(daemon)
+    begun = starts(daemon)
+    daemon.signal(signal.SIGHUP)
+    until(lambda: starts(daemon) > begun, "the new budget")
+    daemon.until_ready()
+
+
+@contextmanager
+def page(daemon: Daemon, name: str, value: float) -> Iterator[None]:
+    fault(daemon, A, name, value=value)
+    yield
+    fault(daemon, A, name, on=False)
+
+
+@contextmanager
+def saw(file: Path) -> Iterator[None]:
+    """Have the memory of a GPU go up and down."""
+    file.touch()
+    yield
+    file.unlink()
+
+
+def on_worker(
+    daemon: Daemon,
+    alert: str,
+    kind: str,
+    cause: AbstractContextManager[None],
+    undo: Callable[[Daemon, str], str],
+) -> Row:
+    """Go through an incident that an action answers; return what the audit says of it."""
+    since = int(daemon.audit()[-1]["id"])
+
+    def of(what: str) -> list[str]:
+        return [it for it in told(daemon, since, what) if kind in it]
+
+    with cause:
+        until(lambda: of("outcome"), f"{kind} against {alert}")
+        if kind in HEALS:
+            until(lambda: is_up(daemon) and restarts(daemon, since), "a worker again")
+    effect = until(lambda: of("effect"), f"the effect of {kind}")[0]
+    undone = undo(daemon, kind)
+    plans = [it for it in of("plan") if "take back" not in it]
+    assert len(plans) == 1, plans
+    seen = [it for it in told(daemon, since, "alert") if it.startswith(alert) and "firing" in it]
+    return Row(alert, seen[0], of("outcome")[0], effect, undone)
+
+
+def restarts(daemon: Daemon, since: int) -> bool:
+    daemon.note_pids()
+    rows = [it for it in daemon.audit("worker") if it["id"] > since and it["target"] == A]
+    return any("→ starting" in it["summary"] for it in rows)
+
+
+def by_itself(daemon: Daemon, kind: str) -> str:
+    return until(lambda: undoings(daemon, kind), f"{kind} taken back")[0]
+
+
+def who_answers(daemon: Daemon, work_class: str) -> str:
+    """Return the worker that answers a class of work asked of the quantized model."""
+    asked = chat(model="sim-quantized")
+    headers = {"x-ds4-class": work_class}
+    answer = ask(daemon.gateway_port, "/v1/chat/completions", asked, headers=headers)
+    assert answer.status == 200, answer.body
+    return answer.headers["x-ds4-worker"]
+
+
+def diverted(daemon: Daemon, kind: str) -> str:
+    """Take it back by hand; its class, and no other, is answered by the reference until then."""
+    assert (who_answers(daemon, "mathematics"), who_answers(daemon, "chat")) == (A, B)
+    undone = by_hand(daemon, kind)
+    assert who_answers(daemon, "mathematics") == B
+    return undone
+
+
+def by_hand(daemon: Daemon, kind: str) -> str:
+    ((action,),) = daemon.rows(f"SELECT id FROM actions WHERE kind = '{kind}'")
+    asked = daemon.command("undo", action, "--why", "it is mended", *daemon.options)
+    assert asked.returncode == 0, asked.stdout + asked.stderr
+    return by_itself(daemon, kind)
+
+
+def not_at_all(_daemon: Daemon, _kind: str) -> str:
+    return NOTHING
+
+
+def undoings(daemon: Daemon, kind: str) -> list[str]:
+    """Return the outcomes of an action but for the first: what took it back."""
+    return [it for it in told(daemon, 0, "outcome") if kind in it][1:]
 
 
 @contextmanager
@@ -148,8 +306,15 @@ def out_of_memory(daemon: Daemon) -> None:
     daemon.complete(model="sim-full")
 
 
-def test_every_incident_is_seen_answered_checked_and_taken_back(daemon: Daemon) -> None:
+def test_every_incident_is_seen_answered_checked_and_taken_back(
+    daemon: Daemon, tmp_path: Path
+) -> None:
     table = [
+        degraded(daemon, "BudgetExceeded", too_dear),
+        on_worker(daemon, "QueueOdd", "drain_worker", page(daemon, "queue", 10), by_itself),
+        on_worker(daemon, "KvOdd", "exclude_worker", page(daemon, "kv_full", 0.7), by_itself),
+        on_worker(daemon, "QualityBoundBroken", DIVERT, page(daemon, "queue", 30), diverted),
+        on_worker(daemon, "GpuMemorySawing", "restart_worker", saw(tmp_path / "saws"), not_at_all),
         degraded(daemon, "QueueDepthHigh", lambda it: page_fault(it, "queue")),
         degraded(daemon, "KvCachePressure", lambda it: page_fault(it, "kv_full")),
         degraded(daemon, "ErrorsHigh", errors),

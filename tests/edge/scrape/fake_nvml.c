@@ -7,6 +7,7 @@
  *   bare         nothing but memory
  *   mig          two instances, at places 0 and 2, the second without a UUID
  *   lost         fell off the bus
+ *   saw          as idle, and once the file FAKE_NVML_SAW is there its memory goes up and down
  *   slow         its memory is not told before somebody opens the pipe FAKE_NVML_GATE for writing
  * With FAKE_NVML_UPDATED the library cannot be opened any more: mismatch.
  */
@@ -84,6 +85,10 @@ int nvmlDeviceGetMemoryInfo(void *device, memory_t *out) {
     } else {
         out->total = is(device, "zero") ? 0 : 80 * GIB;
         out->used = is(device, "idle") || is(device, "zero") ? 0 : 74 * GIB;
+    }
+    if (is(device, "saw")) {
+        static unsigned int reads;
+        out->used = access(getenv("FAKE_NVML_SAW"), F_OK) == 0 && ++reads % 2 ? 70 * GIB : 40 * GIB;
     }
     out->free = out->total - out->used;
     return OK;
