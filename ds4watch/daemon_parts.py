@@ -172,6 +172,7 @@ async def assemble(
     )
     known = acting.look.known = await known_from(stores, fleet, clock, budgets=budgets_of(settings))
     known.start_doubts = starts.doubts
+    keys.set_apart = known.budgets.of_keys
     sight = Sight(
         supervisor, known, tallies, blueprint.fleet_files, rolling_rules(settings.fleet), clock
     )

@@ -16,6 +16,8 @@ from typing import Final
 
 from ds4watch.cost.hours import HOUR_SECONDS, hour_of
 from ds4watch.cost.split import split
+from ds4watch.model.key_budget import Span
+from ds4watch.model.key_easing import KeyStanding
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.usage import Usage
@@ -94,6 +96,19 @@ class BudgetBook:
             start = period_start(now, budget.period)
             spent = sum(self._shares(budget, start, hour_of(now) + HOUR_SECONDS))
             yield Standing(budget, spent, self._projected(budget, spent, now))
+
+    def of_keys(self, now: UnixSeconds) -> dict[str, tuple[KeyStanding, ...]]:
+        """Return how the budgets of single keys stand, by key."""
+        found: dict[str, tuple[KeyStanding, ...]] = {}
+        for budget in self._budgets:
+            if budget.scope is not Scope.KEY:
+                continue
+            start = period_start(now, budget.period)
+            spent = sum(self._shares(budget, start, hour_of(now) + HOUR_SECONDS))
+            projected = self._projected(budget, spent, now)
+            one = KeyStanding(Span(budget.period.value), budget.limit, spent, projected)
+            found[budget.who] = (*found.get(budget.who, ()), one)
+        return found
 
     def _projected(self, budget: Budget, spent: Nanos, now: UnixSeconds) -> Nanos | None:
         """Return what was spent, and for the rest of the period what the last day came to.

@@ -26,6 +26,8 @@ _HOUR_SECONDS = 3600.0
 MAX_KEYS = 2000
 """The board carries them all, every second."""
 
+SetApart = Callable[[UnixSeconds], Mapping[str, Sequence[KeyStanding]]]
+
 
 class KeyStore(Protocol):
     """Where keys and the ledger are."""
@@ -72,6 +74,8 @@ class ApiKeys:
         self._is_failing = False
         self._gentle = tuple(gentle)
         self._eases: dict[str, Ease] = {}
+        self.set_apart: SetApart = lambda _now: {}
+        """How budgets of `cost.budgets` for single keys stand; they ease those, and end nothing."""
 
     async def run(self) -> None:
         """Keep budgets and what has run out up to date for ever."""
@@ -96,8 +100,9 @@ class ApiKeys:
     def publish(self) -> None:
         """Give gateways the keys that hold now, if they are others than before."""
         now = self._clock.now()
+        set_apart = self.set_apart(now)
         keys = tuple(
-            replace(it, eased=self._eased(self._keys[it.name], now))
+            replace(it, eased=self._eased(self._keys[it.name], set_apart.get(it.name, ()), now))
             for it in board_keys(self._keys.values(), now, lambda key: self._left(key, now))
         )
         if keys != self._published:
@@ -182,10 +187,13 @@ class ApiKeys:
     def _standings(self, key: StoredKey, now: UnixSeconds) -> tuple[KeyStanding, ...]:
         return standings_of(key.budget, self._spent.get(key.name, {}), now)
 
-    def _eased(self, key: StoredKey, now: UnixSeconds) -> Limits | None:
+    def _eased(
+        self, key: StoredKey, set_apart: Sequence[KeyStanding], now: UnixSeconds
+    ) -> Limits | None:
         """Return what a key is eased to, and note it; the log tells of each change."""
         before = self._eases.get(key.name, Ease.NONE)
-        ease = ease_of(self._standings(key, now), before) if self._gentle else Ease.NONE
+        standings = (*self._standings(key, now), *set_apart)
+        ease = ease_of(standings, before) if self._gentle else Ease.NONE
         if ease is not before:
             self._eases[key.name] = ease
             log.warning("key %s: eased before its budget runs out: %s", key.name, ease.name.lower())

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from ds4watch.cost.budgets import Budget, BudgetBook, Period, Scope
 from ds4watch.engine.api_keys import ApiKeys, board_keys, recovered
 from ds4watch.engine.cost_signals import key_budget_samples
 from ds4watch.history.rows import AuditEntry, StoredKey
@@ -234,3 +235,19 @@ async def test_how_budgets_of_keys_stand_is_told() -> None:
         ("ds4_cost_budget_projected", "hour"): 270,
     }
     assert case.keys.listed()[0]["eased"] == "firm"
+
+
+async def test_a_budget_of_the_settings_for_a_key_eases_that_key_only() -> None:
+    case = Case(KEY, replace(KEY, name="b"))
+    book = BudgetBook(
+        (Budget(Scope.KEY, "a", Period.HOUR, 100), Budget(Scope.TOTAL, "", Period.HOUR, 1))
+    )
+    book.add_money(int(HOUR), 90)
+    book.add_work(int(HOUR), "a", "m", Usage(10, 1, 0))
+    case.keys.set_apart = book.of_keys
+    await case.keys.refresh()
+    assert [key.eased for key in case.board.published[-1]] == [GENTLE[1], None]
+    case.clock.at = HOUR + 3600
+    await case.keys.refresh()
+    assert [key.eased for key in case.board.published[-1]] == [None, None]
+    assert case.board.published[-1][0].left is None, "it is no wall"
