@@ -68,6 +68,8 @@ class SseRelay:
         """Return what goes to the client now. Raises OversizedEventError."""
         known = len(self._rest)
         data = self._rest + chunk if known else chunk
+        if not known and (one := self._one_delta(data)):
+            return one
         # Not anew in each piece of an event that comes in many.
         run, start = self._run_of_deltas(data) if known < _SHORT_BYTES else (b"", 0)
         if start == len(data):
@@ -106,6 +108,22 @@ class SseRelay:
     def has_final_usage(self) -> bool:
         """Whether the worker told the usage of the whole answer."""
         return self._final is not None
+
+    def _one_delta(self, data: bytes) -> bytes:
+        """Return what is left of `data` if it is one plain event, as in a run of them."""
+        at = data.find(_USAGE)
+        if at < 0 or data.find(b"\n") != len(data) - 2 or not data.startswith(b"data: {"):
+            return b""
+        found = _RUN_USAGE.fullmatch(data, at - 1)
+        if (
+            found is None
+            or data.find(_USAGE, at + 7) >= 0
+            or data.find(b'"choices":[{"index":0,', 0, at) < 0
+            or b"\r" in data
+        ):
+            return b""
+        self._by_choice[0] = found[1]
+        return data if self._keep_each else data[: at - 1] + b"}\n\n"
 
     def _run_of_deltas(self, data: bytes) -> tuple[bytes, int]:
         """Return what is left of the plain events that `data` begins with, and where they end.
@@ -206,6 +224,10 @@ class ResponsesRelay(SseRelay):
 
     def __init__(self) -> None:
         super().__init__(keep_last=True, keep_each=True)
+
+    def _one_delta(self, data: bytes) -> bytes:
+        del data
+        return b""
 
     def _run_of_deltas(self, data: bytes) -> tuple[bytes, int]:
         del data
