@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from typing import Any
@@ -156,13 +157,25 @@ class Admission:
             return self._state.degrading
         return self._eased.get(call.key, self._state.degrading)
 
-    async def shortened(self, body: dict[str, Any], asked: Asked, degrading: Degrading) -> Asked:
-        """Return `asked` with the prompt made shorter, if that is wanted and it can be."""
-        ratio = degrading.compress_ratio(asked.prompt_tokens)
-        if ratio is None:
-            return asked
+    async def shortened(
+        self, body: dict[str, Any], asked: Asked, call: Call
+    ) -> tuple[Asked, Degrading]:
+        """Return `asked` with a shorter prompt, if one is wanted, and what is done to it now."""
+        degrading = self.degrading(call)
         kept = degrading.last_turns(body)
-        return asked._replace(compressed=await self._compressor.fields(body | kept, ratio))
+        tokens = asked.prompt_tokens
+        if kept:
+            left = len(json.dumps(kept["messages"])) / len(json.dumps(body["messages"]))
+            tokens = int(tokens * left)
+        ratio = degrading.compress_ratio(tokens)
+        if ratio is None:
+            return asked, degrading
+        compressed = await self._compressor.fields(body | kept, ratio)
+        # Meanwhile another board may have come; what it does not ask for would not be told.
+        now = self.degrading(call)
+        if not now.shortens_as(degrading):
+            compressed = None
+        return asked._replace(compressed=compressed), now
 
     def check_shaped(self, shaped: Shaped, entry: Admitted, call: Call) -> None:
         """Note what was changed. Raises RefusedError if the client wants no change."""

@@ -177,9 +177,7 @@ class Handlers:
             asked = admitted.asked
             degrading = self._admission.degrading(call)
             if degrading.compress_ratio(asked.prompt_tokens) is not None:
-                asked = await self._admission.shortened(body, asked, degrading)
-                # Meanwhile another board may have come.
-                degrading = self._admission.degrading(call)
+                asked, degrading = await self._admission.shortened(body, asked, call)
             shaped = shape(body, degrading, kind, asked)
             call.stream = shaped.stream
             call.choices = shaped.body.get("n") or 1

@@ -77,6 +77,11 @@ class Degrading:
         is_long = prompt_tokens > (limits.compress_over_tokens or _COMPRESS_OVER_TOKENS)
         return limits.compress_ratio if is_long else None
 
+    def shortens_as(self, other: Degrading) -> bool:
+        """Return whether a prompt that `other` shortened is one that this would have made."""
+        mine, its = self.limits, other.limits
+        return (mine.compress_ratio, mine.max_turns) == (its.compress_ratio, its.max_turns)
+
     def last_turns(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the messages of a chat that may stay, as the field to change; none if all may."""
         most, messages = self.limits.max_turns, body.get("messages")

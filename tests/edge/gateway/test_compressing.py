@@ -136,6 +136,29 @@ async def test_a_level_compresses_long_prompts_and_tells_the_client(tmp_path: Pa
     assert record.degraded == ("level=1", "compressed=0.5")
 
 
+async def test_turns_are_left_out_first_and_what_stays_is_compressed_if_still_long(
+    tmp_path: Path,
+) -> None:
+    tight = level(compress_ratio=0.5, compress_over_tokens=1000, max_turns=2)
+    settings = CompressionSettings(timeout_seconds=10.0)
+    old = [{"role": "user", "content": LICENSE}, {"role": "assistant", "content": "I see."}]
+    system, *rest = CHAT["messages"]
+    long_still = CHAT | {"messages": [system, *old, *rest]}
+    brief = [{"role": "user", "content": "And?"}, {"role": "assistant", "content": "Yes."}]
+    last = {"role": "user", "content": "Why?"}
+    short_then = CHAT | {"messages": [system, *rest, *brief, last]}
+    async with FakeWorker("w") as worker:
+        board = board_of(worker.view(), policy=tight)
+        async with front_of(tmp_path, board, compression=settings) as front:
+            async with front.post(long_still) as response:
+                told = response.headers["x-ds4-degraded"]
+                assert told == "level=1;turns=2;compressed=0.5"
+            async with front.post(short_then) as response:
+                assert response.headers["x-ds4-degraded"] == "level=1;turns=2"
+    assert worker.bodies[0] == compress(CHAT, ratio=0.5).body
+    assert worker.bodies[1] == CHAT | {"messages": [system, *brief, last]}
+
+
 async def test_a_prompt_that_could_not_be_compressed_is_passed_on_byte_for_byte(
     tmp_path: Path,
 ) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ds4watch.model.service_policy import Limits, ServicePolicy
 from ds4watch.model.worker import FleetSnapshot
-from ds4watch.shaping.request import RequestKind, degrading_of, shape
+from ds4watch.shaping.request import Degrading, RequestKind, degrading_of, shape
 from ds4watch.shaping.turns import last_turns
 
 
@@ -64,3 +64,15 @@ def test_what_was_left_out_is_told_and_otherwise_nothing_is_changed() -> None:
     assert (short.degraded, short.changed) == ((), False)
     text = shape({"model": "m", "prompt": "x"}, degrading, RequestKind.TEXT)
     assert (text.degraded, text.changed) == ((), False)
+
+
+def test_a_prompt_shortened_for_one_level_is_not_taken_for_anothers() -> None:
+    def at(ratio: float, turns: int | None = None, n: int | None = None) -> Degrading:
+        limits = Limits(compress_ratio=ratio, max_turns=turns, n_cap=n)
+        policy = ServicePolicy(level=2, limits=limits)
+        return degrading_of(policy, FleetSnapshot(at=0.0), frozenset())
+
+    made = at(0.5, 2)
+    assert at(0.5, 2, n=1).shortens_as(made)
+    assert not at(0.5).shortens_as(made)
+    assert not at(0.6, 2).shortens_as(made)
