@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from ds4watch.cli.common import Admin, Config, Json, connect, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
 from ds4watch.cli.console import console
 from ds4watch.cli.display import instant
 
@@ -17,6 +17,7 @@ app = new_app()
 @app.command()
 def actions(
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
     as_json: Json = False,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Newest actions to show.")] = 20,
@@ -30,7 +31,7 @@ def actions(
 
     Example: ds4watch actions --status applied
     """
-    client = connect(config, admin).client
+    client = connect(config, admin, state).client
     found = client.actions(limit=limit, status=status, kind=kind, target=target)
     if as_json:
         print_json(found)

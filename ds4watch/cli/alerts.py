@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from ds4watch.cli.common import Admin, Config, Json, connect, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
 from ds4watch.cli.console import console
 from ds4watch.cli.display import instant, number
 
@@ -17,6 +17,7 @@ app = new_app()
 @app.command()
 def alerts(
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
     as_json: Json = False,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Of this rule only.")] = None,
@@ -35,7 +36,7 @@ def alerts(
 
     Example: ds4watch alerts --phase firing --not-silenced
     """
-    client = connect(config, admin).client
+    client = connect(config, admin, state).client
     found = client.alerts(name=name, phase=phase, severity=severity, silenced=silenced)
     if as_json:
         print_json(found)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ds4watch.cli.client import AdminClient, AdminError
-from ds4watch.cli.common import Admin, Config, Json, connect, new_app
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app
 from ds4watch.cli.display import audit_line
 
 app = new_app()
@@ -24,6 +24,7 @@ _KIND_HELP = "Rows of this kind only: alert, plan, outcome, effect, refusal, wor
 @app.command()
 def audit(
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
     as_json: Json = False,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Newest rows to show.")] = 100,
@@ -38,7 +39,7 @@ def audit(
 
     Example: ds4watch audit --limit 20 --follow
     """
-    client = connect(config, admin).client
+    client = connect(config, admin, state).client
     rows = client.audit(limit=limit, kind=kind)
     _write(reversed(rows), as_json=as_json)
     if follow:

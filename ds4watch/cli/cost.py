@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from ds4watch.cli.common import Admin, Config, Json, connect, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
 from ds4watch.cli.console import console
 from ds4watch.cli.cost_bands import tell_bands
 from ds4watch.cli.display import money
@@ -51,31 +51,36 @@ class By(StrEnum):
 
 
 @app.command()
-def today(config: Config = None, admin: Admin = None, as_json: Json = False) -> None:
+def today(
+    config: Config = None, state: State = None, admin: Admin = None, as_json: Json = False
+) -> None:
     """Tell what was spent today (UTC), by what it was spent on.
 
     Example: ds4watch cost today
     """
     now = time.time()
     start = period_start(now, Period.DAY)
-    _tell(connect(config, admin).client.cost(start, now), By.PART, as_json=as_json)
+    _tell(connect(config, admin, state).client.cost(start, now), By.PART, as_json=as_json)
 
 
 @app.command()
-def hour(config: Config = None, admin: Admin = None, as_json: Json = False) -> None:
+def hour(
+    config: Config = None, state: State = None, admin: Admin = None, as_json: Json = False
+) -> None:
     """Tell what was spent in the running hour, by what it was spent on.
 
     Example: ds4watch cost hour
     """
     now = time.time()
     start = period_start(now, Period.HOUR)
-    _tell(connect(config, admin).client.cost(start, now), By.PART, as_json=as_json)
+    _tell(connect(config, admin, state).client.cost(start, now), By.PART, as_json=as_json)
 
 
 @app.command()
 def by(
     what: Annotated[By, typer.Argument(help="What to tell it by.")],
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
     as_json: Json = False,
     days: Days = 1,
@@ -90,7 +95,7 @@ def by(
 
     Example: ds4watch cost by model --days 7
     """
-    found = connect(config, admin).client.cost(*_last(days))
+    found = connect(config, admin, state).client.cost(*_last(days))
     if what is By.CONTEXT:
         tell_bands(found, as_json=as_json)
     else:
@@ -100,6 +105,7 @@ def by(
 @app.command()
 def why(
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
     as_json: Json = False,
     at: Annotated[
@@ -115,7 +121,7 @@ def why(
     Example: ds4watch cost why --at 2h
     """
     wanted = instant(at, time.time(), option="--at") if at is not None else None
-    found = connect(config, admin).client.cost_why(wanted)
+    found = connect(config, admin, state).client.cost_why(wanted)
     if as_json:
         print_json(found)
         return
@@ -130,6 +136,7 @@ def why(
 @app.command()
 def export(
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
     days: Days = 1,
     work: Annotated[
@@ -140,7 +147,7 @@ def export(
 
     Example: ds4watch cost export --days 31 > cost.csv
     """
-    found = connect(config, admin).client.cost(*_last(days))
+    found = connect(config, admin, state).client.cost(*_last(days))
     columns = _WORK_COLUMNS if work else _COST_COLUMNS
     rows = csv.DictWriter(sys.stdout, columns, extrasaction="ignore", lineterminator="\n")
     rows.writeheader()

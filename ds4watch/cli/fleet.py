@@ -78,6 +78,7 @@ def status(
     *,
     watch: Watch = False,
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
     as_json: Json = False,
 ) -> None:
@@ -85,7 +86,7 @@ def status(
 
     Example: ds4watch fleet status --watch
     """
-    client = connect(config, admin).client
+    client = connect(config, admin, state).client
     if watch:
         _follow(client)
         return
@@ -101,6 +102,7 @@ def forecast(
     hours: Annotated[float, typer.Option("--hours", help="So many hours ahead, up to 48.")] = 6.0,
     *,
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
     as_json: Json = False,
 ) -> None:
@@ -108,7 +110,7 @@ def forecast(
 
     Example: ds4watch fleet forecast --hours 12
     """
-    found = connect(config, admin).client.forecast(hours)
+    found = connect(config, admin, state).client.forecast(hours)
     if as_json:
         print_json(found)
     else:

@@ -13,8 +13,8 @@ from ds4watch.cli.client import AdminClient
 from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json, tell
 from ds4watch.cli.console import console
 from ds4watch.cli.hold import user_name
+from ds4watch.cli.plot import write_plot
 from ds4watch.cli.quality_output import advice_lines, chart_lines, profile_table, run_line
-from ds4watch.cli.quality_plot import write_plot
 from ds4watch.model.errors import ConfigError, Located
 from ds4watch.model.money import NANOS_PER_UNIT
 
@@ -69,12 +69,14 @@ def run(
 
 
 @app.command()
-def status(config: Config = None, admin: Admin = None, as_json: Json = False) -> None:
+def status(
+    config: Config = None, state: State = None, admin: Admin = None, as_json: Json = False
+) -> None:
     """List golden runs, newest first.
 
     Example: ds4watch quality status
     """
-    runs = connect(config, admin).client.golden_runs()
+    runs = connect(config, admin, state).client.golden_runs()
     if as_json:
         print_json(runs)
         return
@@ -125,7 +127,9 @@ def compare(
     profiles: Annotated[
         list[str] | None, typer.Argument(help="Profiles; all that were asked, if none is given.")
     ] = None,
+    *,
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
     as_json: Json = False,
     against: Annotated[
@@ -145,10 +149,10 @@ def compare(
 
     Example: ds4watch quality compare --loss 0.9 --plot quality.png
     """
-    client = connect(config, admin).client
+    client = connect(config, admin, state).client
     found = client.quality_table(profiles or [], reference=against, loss=loss, bound=bound)
     if plot is not None:
-        write_plot(found, plot)
+        write_plot("ds4watch.cli.quality_drawing", found, plot, without="the table has a chart")
     if as_json:
         print_json(found)
         return

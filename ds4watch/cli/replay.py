@@ -20,9 +20,9 @@ from ds4watch.cli.console import console
 from ds4watch.cli.history import SystemClock
 from ds4watch.cli.history_output import bar
 from ds4watch.cli.instants import instant
+from ds4watch.cli.plot import write_plot
 from ds4watch.cli.replay_json import replay_json
 from ds4watch.cli.replay_output import Shown, replay_parts
-from ds4watch.cli.replay_plot import write_plot
 from ds4watch.config.files import LoadedSettings, find_settings, policy_file, read_text, rule_files
 from ds4watch.config.places import resolve_state_dir
 from ds4watch.engine.replay import ReplayAsk, replay
@@ -166,7 +166,7 @@ def replay_rules(  # noqa: PLR0917 - Typer makes an option of each
             found = replay(ask, past.storage, told)
     shown = Shown(ask, found, past.told, str(policy_path), everything=everything)
     if plot is not None:
-        write_plot(shown, plot)
+        write_plot("ds4watch.cli.replay_drawing", shown, plot, without="the table has a timeline")
     if as_json:
         print_json(replay_json(shown))
     else:

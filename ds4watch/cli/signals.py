@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ds4watch.cli.client import AdminError
-from ds4watch.cli.common import Admin, Config, Json, connect, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
 from ds4watch.cli.console import console
 from ds4watch.cli.display import signal
 
@@ -25,6 +25,7 @@ def signals(
         str | None, typer.Option("--worker", metavar="ID", help="One worker's, not the fleet's.")
     ] = None,
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
     as_json: Json = False,
 ) -> None:
@@ -34,7 +35,7 @@ def signals(
 
     Example: ds4watch signals cache --worker tiny-full-0
     """
-    status = connect(config, admin).client.status()
+    status = connect(config, admin, state).client.status()
     found = status["signals"] if worker is None else _of_worker(status["fleet"], worker)
     chosen = {it: found[it] for it in sorted(found) if name in it}
     if as_json:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from ds4watch.cli.common import Admin, Config, Json, connect, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
 from ds4watch.cli.console import console
 from ds4watch.cli.display import instant
 
@@ -17,6 +17,7 @@ app = new_app()
 @app.command()
 def silences(
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
     as_json: Json = False,
     over: Annotated[bool, typer.Option("--over", help="Those that ended last, too.")] = False,
@@ -25,7 +26,7 @@ def silences(
 
     Example: ds4watch silences --over
     """
-    found = connect(config, admin).client.silences(over=over)
+    found = connect(config, admin, state).client.silences(over=over)
     if as_json:
         print_json(found)
         return

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ds4watch.cli.client import AdminClient, AdminError
-from ds4watch.cli.common import Admin, Config, Json, connect, new_app, print_json
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
 from ds4watch.cli.console import console
 from ds4watch.cli.display import status_view
 
@@ -25,6 +25,7 @@ WATCH_SECONDS = 1.0
 @app.command()
 def status(
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
     as_json: Json = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it anew each second.")] = False,
@@ -39,7 +40,7 @@ def status(
 
     Example: ds4watch status --watch
     """
-    client = connect(config, admin).client
+    client = connect(config, admin, state).client
     if link:
         sys.stdout.write(f"{client.page_link()}\n")
         return

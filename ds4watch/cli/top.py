@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ds4watch.cli.client import AdminClient, AdminError
-from ds4watch.cli.common import Admin, Config, connect, new_app
+from ds4watch.cli.common import Admin, Config, State, connect, new_app
 from ds4watch.cli.console import console
 from ds4watch.cli.top_view import Past, frame
 
@@ -23,6 +23,7 @@ _STORY_ROWS = 8
 @app.command()
 def top(
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
     every: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between two looks.")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Print one look, and end.")] = False,
@@ -33,7 +34,7 @@ def top(
 
     Example: ds4watch top
     """
-    client = connect(config, admin).client
+    client = connect(config, admin, state).client
     past = Past()
     if once:
         console().print(_looked(client, past))

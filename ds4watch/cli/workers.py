@@ -29,7 +29,11 @@ _BY_HAND = "by hand"
 
 @app.callback(invoke_without_command=True)
 def workers(
-    context: typer.Context, config: Config = None, admin: Admin = None, as_json: Json = False
+    context: typer.Context,
+    config: Config = None,
+    state: State = None,
+    admin: Admin = None,
+    as_json: Json = False,
 ) -> None:
     """List the workers; `ds4watch workers logs ID` shows the log of one.
 
@@ -39,7 +43,7 @@ def workers(
     """
     if context.invoked_subcommand is not None:
         return
-    fleet = connect(config, admin).client.status()["fleet"]
+    fleet = connect(config, admin, state).client.status()["fleet"]
     if as_json:
         print_json(fleet)
         return
@@ -172,13 +176,14 @@ def logs(
         bool, typer.Option("--follow", "-f", help="Go on with what it writes, until Ctrl-C.")
     ] = False,
     config: Config = None,
+    state: State = None,
     admin: Admin = None,
 ) -> None:
     """Show the end of a worker's log; the worker has to run on this machine.
 
     Example: ds4watch workers logs tiny-full-0 --lines 50 -f
     """
-    fleet = connect(config, admin).client.status()["fleet"]
+    fleet = connect(config, admin, state).client.status()["fleet"]
     path = _log_of(fleet, worker)
     follower = Follower(path)
     sys.stdout.write("\n".join([*_tail(path, lines), ""]))

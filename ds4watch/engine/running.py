@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ds4watch.actions.runner import Runner
@@ -149,10 +150,16 @@ class Daemon:
             if was_waiting and is_ready:
                 log.info("all workers are ready: gateway at %s/v1", self.place.gateway_url)
                 log.info("status page at %s", self.place.admin_url)
-                log.info("next: %s status, load, audit; Ctrl-C stops everything", sys.argv[0])
+                log.info("next: %s status, load, audit; Ctrl-C stops everything", _own_name())
             was_waiting = not is_ready
 
     def _gateways_know(self) -> bool:
         """Return whether the fleet last published stands as the supervisor says."""
         published = {it.id: it.phase for it in self.engine.known.fleet.workers}
         return published == {it.id: it.phase for it in self.supervisor.views()}
+
+
+def _own_name() -> str:
+    """Return what to type for `ds4watch`: as it was started, with `python -m ds4watch` too."""
+    name = Path(sys.argv[0])
+    return f"{sys.executable} -m ds4watch" if name.name == "__main__.py" else str(name)

@@ -13,7 +13,7 @@ let measure = "spent";
 
 export function showCost(cost) {
   const currency = cost?.currency;
-  setText("cost-hour", cost?.per_hour == null ? DASH : `${money(cost.per_hour, currency)} / h`);
+  setText("cost-hour", cost?.per_hour == null ? DASH : money(cost.per_hour, currency));
   const today = `today ${money(cost?.spent_today, currency)}`;
   setText("cost-spent", `${today} · in all ${money(cost?.spent_total, currency)}`);
 }

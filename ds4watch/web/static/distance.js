@@ -33,9 +33,11 @@ export function distanceBar() {
   return Object.assign(svg("svg", box, track, value, marks), { value, marks, told: "" });
 }
 
+// The fuller the bar, the nearer: one that alerts when the value is low is drawn from the top down.
 export function drawDistance(bar, rule) {
   const top = topOf(rule);
-  const x = (value) => Math.min(WIDTH, Math.max(0, (Math.abs(value) / top) * WIDTH));
+  const along = (value) => Math.min(WIDTH, Math.max(0, (Math.abs(value) / top) * WIDTH));
+  const x = (value) => (isBelow(rule) ? WIDTH - along(value) : along(value));
   const passed = rule.tiers.filter((tier) => tier.holds && !tier.guarded);
   const tone = passed.length ? severityTone(passed.at(-1).severity) : "good";
   setAttribute(bar.value, "width", isNumber(rule.value) ? x(rule.value).toFixed(1) : "0");

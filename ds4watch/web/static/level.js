@@ -45,12 +45,12 @@ export function showLevel(status) {
   setClass("level-tile", `tile wide ${policy ? (level === 0 ? "good" : "warn") : ""}`);
 }
 
-// Nothing is done yet, only told: a policy in dry run, or one in its first days.
+// What is only told: all of a policy in dry run; in the first days, what changes how many workers run.
 function showDry(steering) {
   const trial = steering?.trial_until;
   const isDry = Boolean(steering?.dry_run || trial);
   setHidden("level-dry", !isDry);
-  setText("level-dry", isNumber(trial) && !steering.dry_run ? `dry run until ${clock(trial)}` : "dry run");
+  setText("level-dry", isNumber(trial) && !steering.dry_run ? `scaling only told until ${clock(trial)}` : "dry run: told, not done");
 }
 
 // ---- holds --------------------------------------------------------------------------------------

@@ -39,12 +39,12 @@ async def test_a_person_sees_each_part_and_markup_from_workers_stays_text(browse
         await expect(page.locator("#level")).to_have_text("2: cheaper-sibling")
         await expect(page.locator("#level-why")).to_have_text("QueueDepthHigh on sim-full-1")
         await expect(page.locator("#level-effects")).to_contain_text("at most 16 tokens an answer")
-        await expect(page.locator("#level-dry")).to_have_text("dry run")
+        await expect(page.locator("#level-dry")).to_have_text("dry run: told, not done")
         waiting = "Waiting for: sim-quantized-1 to load its model"
         await expect(page.locator("#waiting")).to_have_text(waiting)
         await expect(page.locator("#ready")).to_have_text("1 of 2")
         await expect(page.locator("#alert-count")).to_have_text("1 firing")
-        await expect(page.locator("#cost-hour")).to_have_text("1.90\u00a0USD / h")
+        await expect(page.locator("#cost-hour")).to_have_text("1.90\u00a0USD")
         card = page.locator("#fleet > li", has_text="sim-full-1")
         await expect(card).to_contain_text("81.2\u00a0%")  # memory
         await expect(card).to_contain_text("8 running")

@@ -1,0 +1,33 @@
+"""What `ds4watch approve` and `ds4watch refuse` share: all but the word."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import typer
+
+from ds4watch.cli.asking import Action, Why, tell
+from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app
+from ds4watch.cli.hold import user_name
+
+_EXAMPLE = "restart_worker:tiny-full-0:1f2e3d4c5b6a7980:1796028647200"
+
+
+def deciding_app(verdict: Literal["approve", "refuse"], told: str) -> typer.Typer:
+    """Return the app of a command that answers an action which waits for a person."""
+    app = new_app()
+
+    @app.command(verdict, help=f"{told}\n\nExample: ds4watch {verdict} {_EXAMPLE} --why checked")
+    def decide(
+        action: Action,
+        why: Why,
+        config: Config = None,
+        state: State = None,
+        admin: Admin = None,
+        as_json: Json = False,
+    ) -> None:
+        client = connect(config, admin, state).client
+        command = client.decide(action, verdict, who=user_name(), why=why)
+        tell(client, command, as_json=as_json)
+
+    return app
