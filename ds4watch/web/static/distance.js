@@ -10,6 +10,7 @@ const MOST_OVER = 2.5;
 
 // What an expression is measured in is in the names that it reads.
 export function formatOf(expression) {
+  if (/\b(changes|resets|count|count_over_time)\b/.test(expression)) return number;
   if (/_ratio\b/.test(expression)) return percent;
   if (/histogram_quantile.*seconds/.test(expression)) return seconds;
   if (/ \/ /.test(expression)) return percent;

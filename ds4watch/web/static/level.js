@@ -31,13 +31,19 @@ function showPips(level, highest) {
   redraw(pips, `${level}/${highest}`, steps);
 }
 
+// A level outlives what raised it: while calm is waited for, or as long as a hold forbids a change.
+function keptBy(level, { alerts, holds }) {
+  if (level === 0 || !alerts || alerts.some((it) => it.phase === "firing" && it.severity !== "none")) return "";
+  return holds?.length ? ". That is over; a hold keeps the level." : ". That is over; the level follows.";
+}
+
 export function showLevel(status) {
   const policy = status.policy;
   const level = policy?.level ?? 0;
   const name = policy ? (level === 0 ? policy.level_name : `${level}: ${policy.level_name}`) : DASH;
   setText("level", name);
   showPips(level, Math.max(1, (policy?.ladder?.length || 5) - 1, level));
-  setText("level-why", policy?.reason || (policy ? "Nothing asks for less." : ""));
+  setText("level-why", (policy?.reason || (policy ? "Nothing asks for less." : "")) + keptBy(level, status));
   const told = effects(policy?.limits ?? {}, status.fleet);
   redraw(byId("level-effects"), told.join("|"), () => told.map((text) => make("li", "tag", text)));
   setText("level-since", level > 0 && isNumber(policy.since) ? `for ${span(status.at - policy.since)}` : "");

@@ -197,6 +197,10 @@ async def test_what_happens_is_seen_at_once_by_events(browser: Browser) -> None:
         daemon.desk.happen("outcome", "level 2 to 1: it is over")
         await expect(page.locator("#audit")).to_contain_text("level 2 to 1: it is over")
         await expect(page.locator("#said")).to_have_text("level 2 to 1: it is over")
+        for alert in daemon.state["alerts"]:
+            alert["phase"] = "resolved"
+        await expect(page.locator("#level-why")).to_contain_text("That is over; the level follows")
+        await expect(page.locator("#alerts > li").first).to_contain_text("Last: ")
         assert faults == []
 
 

@@ -59,3 +59,9 @@ def test_a_program_can_have_json_unless_there_is_a_reason(name: str) -> None:
 
 def test_the_exit_codes_are_told() -> None:
     assert "0 done, 1 failed or found faults, 2 bad input or settings, 130 Ctrl-C" in overview()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_what_asks_the_daemon_finds_its_token_in_another_state_folder(name: str) -> None:
+    options = {option for it in EVERY[name].params for option in it.opts}
+    assert "--admin" not in options or "--state" in options
