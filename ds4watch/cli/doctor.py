@@ -74,7 +74,7 @@ def _of_the_daemon(client: AdminClient) -> Iterator[Diagnosis]:
     try:
         status = client.status()
     except AdminError as error:
-        yield Diagnosis(Health.WARN, "admin API", str(error), "see the daemon's log")
+        yield Diagnosis(Health.WARN, "admin API", str(error), "if one runs, its log says why")
         return
     yield Diagnosis(Health.OK, "admin API", f"version {status['version']} at {client.url}")
     for gateway in status.get("gateways") or ():
