@@ -166,6 +166,7 @@ async def assemble(
             (await state.kept_values()).get(KEPT),
             clock,
             fresh_seconds=settings.notify.alertmanager.fresh_seconds,
+            metrics=telemetry.process,
         ),
         keys=keys,
         may_act=turn.may_act,

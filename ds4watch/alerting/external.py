@@ -38,6 +38,8 @@ class Handed:
     firing: tuple[External, ...]
     over: tuple[Labels, ...]
     faults: tuple[str, ...] = ()
+    beyond: int = 0
+    """How many more it named than are read."""
 
 
 def read_webhook(document: Any, now: UnixSeconds, *, source: str = "alertmanager") -> Handed:
@@ -64,7 +66,8 @@ def read_webhook(document: Any, now: UnixSeconds, *, source: str = "alertmanager
             over.append(own)
         else:
             faults.append(f"alerts[{index}].status must be firing or resolved")
-    return Handed(tuple(firing), tuple(over), tuple(faults))
+    beyond = max(0, len(document["alerts"]) - MAX_ALERTS)
+    return Handed(tuple(firing), tuple(over), tuple(faults), beyond)
 
 
 def _pairs(found: Mapping[Any, Any]) -> dict[str, str]:
@@ -73,17 +76,20 @@ def _pairs(found: Mapping[Any, Any]) -> dict[str, str]:
 
 def merged(
     known: Mapping[Labels, External], handed: Handed, *, most: int = MAX_ALERTS
-) -> dict[Labels, External]:
-    """Return the alerts of others, with what was said about them."""
+) -> tuple[dict[Labels, External], int]:
+    """Return the alerts of others with what was said about them, and how many had no room."""
     over = frozenset(handed.over)
     found = {labels: it for labels, it in known.items() if labels not in over}
+    left_out = handed.beyond
     for it in handed.firing:
         before = found.get(it.labels)
         if before is not None:
             found[it.labels] = replace(it, started_at=before.started_at)
         elif len(found) < most:
             found[it.labels] = it
-    return found
+        else:
+            left_out += 1
+    return found, left_out
 
 
 def current(

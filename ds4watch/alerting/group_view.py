@@ -17,13 +17,17 @@ def without_silenced(group: Group, is_silenced: Callable[[Labels], bool]) -> Gro
     return _with_those(group, [it for it in group.members if not is_silenced(it.news.labels)])
 
 
-def without_silenced_news(group: Group, is_silenced: Callable[[Labels], bool]) -> Group:
-    """Return a group as it is told: less the news of whom a silence covers, news still after it.
+def silenced_apart(group: Group, is_silenced: Callable[[Labels], bool]) -> Group:
+    """Return a group as it is told: whom a silence covers is neither named nor called over.
 
-    Who was told to fire and is silenced since stays: a silence is no all clear.
+    Those who were told to fire are counted as silenced; what is news of them is so still after it.
     """
-    kept = [it for it in group.members if not (it.is_news and is_silenced(it.news.labels))]
-    return _with_those(group, kept)
+    apart = [it for it in group.members if is_silenced(it.news.labels)]
+    if not apart:
+        return group
+    kept = without_silenced(group, is_silenced)
+    told = sum(1 for it in apart if it.told is Told.FIRING)
+    return replace(kept, silenced=told)
 
 
 def _with_those(group: Group, kept: list[Member]) -> Group:

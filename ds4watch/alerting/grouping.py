@@ -116,7 +116,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One message: `sent` counts how often it was told. `more`: alerts beyond MAX_MEMBERS."""
+    """One message: `sent` counts how often it was told. `more`: alerts beyond MAX_MEMBERS.
+
+    silenced: how many that were told to fire are left out now, for a silence covers them; not kept.
+    """
 
     key: str
     labels: Labels
@@ -129,6 +132,7 @@ class Group:
     more: int = 0
     acknowledged_by: str = ""
     """Who sees to it: nothing is repeated until something new fires."""
+    silenced: int = 0
 
     @property
     def firing(self) -> list[Member]:
@@ -253,7 +257,7 @@ def _pending(group: Group) -> Why | None:
         return Why.NOTE if group.notes else None
     if group.sent_at is None:
         return Why.FIRST
-    if not group.firing:
+    if not (group.firing or group.silenced):
         return Why.OVER
     return Why.NEW if any(it.news.firing for it in fresh) else Why.RESOLVED
 

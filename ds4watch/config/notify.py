@@ -66,6 +66,12 @@ class SlackSettings(Section):
     users: tuple[str, ...] = Field(
         (), max_length=1000, description="Ids of those who may press buttons; nobody else may."
     )
+    names: dict[str, str] = Field(
+        default_factory=dict,
+        max_length=1000,
+        description="Ids of users to who they are in the policy's `approval.by` and in the audit, "
+        "as {U0123456789: ann}.",
+    )
     pictures: bool = Field(
         default=True, description="Put the last hour as a picture into the thread."
     )
@@ -190,6 +196,8 @@ def _slack_faults(slack: SlackSettings) -> Iterator[Fault]:
         yield ("slack",), "a token is of no use without a channel", "add channel, as C0123456789"
     if has_token and (slack.webhook_url or slack.webhook_url_file):
         yield ("slack", "webhook_url"), "is not used beside a token", "leave one of them out"
+    for user in sorted(set(slack.names) - set(slack.users)):
+        yield ("slack", "names", user), "may not press a button", "add it to users, or take it out"
     hears = (slack.signing_secret, slack.signing_secret_file, slack.app_token, slack.app_token_file)
     if any(hears) and not slack.users:
         mend = "add users: [U0123456789]"

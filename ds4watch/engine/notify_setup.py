@@ -175,6 +175,7 @@ def _clicks(told: Told, slack: Slack, settings: GroupSettings) -> Clicks:
         told.state,
         slack,
         allowed=told.settings.notify.slack.users,
+        names=told.settings.notify.slack.names,
         secret=_signing(told.settings.notify, told.environment),
         settings=settings,
         metrics=told.metrics,

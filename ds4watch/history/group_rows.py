@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from ds4watch.alerting.group_document import document_of, group_of, news_of, note_of
-from ds4watch.alerting.group_view import without_gone, without_silenced, without_silenced_news
+from ds4watch.alerting.group_view import silenced_apart, without_gone, without_silenced
 from ds4watch.alerting.grouping import (
     Group,
     GroupSettings,
@@ -125,7 +125,7 @@ def due_groups(
         if decide(without_silenced(it.group, is_silenced), at, settings) is None:
             resting.append(it.group.key)
         else:
-            due.append(replace(it, group=without_silenced_news(it.group, is_silenced)))
+            due.append(replace(it, group=silenced_apart(it.group, is_silenced)))
     if resting:
         rest = _of(update(notify_groups), channel, notify_groups.c.key.in_(resting))
         connection.execute(rest.values(next_at=at + _REST_SECONDS))

@@ -10,8 +10,8 @@ import hmac
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
@@ -20,6 +20,7 @@ from ds4watch.model.errors import Ds4watchError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.notify.secret import Secret
 from ds4watch.notify.slack_message import SILENCE_SECONDS
+from ds4watch.notify.slack_pressed import settled
 from ds4watch.telemetry.metrics import ProcessMetrics
 
 log = logging.getLogger(__name__)
@@ -27,13 +28,23 @@ log = logging.getLogger(__name__)
 _WINDOW_SECONDS = 300
 _REMEMBERED = 1000
 _HOLD_SECONDS = 3600
+_ONCE = frozenset({"approve", "refuse", "undo"})
+"""Buttons that nobody needs to see once one of them was pressed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What is told of a command. is_done: it was carried out, and does not wait still."""
+
+    told: str
+    is_done: bool = True
 
 
 class Orders(Protocol):
     """Where commands are written."""
 
-    async def give(self, kind: str, fields: Mapping[str, Any], *, who: str) -> str:
-        """Write a command; return in a few words what follows. Raises Ds4watchError."""
+    async def give(self, kind: str, fields: Mapping[str, Any], *, who: str) -> Given:
+        """Write a command; return what came of it. Raises Ds4watchError if it was refused."""
         ...
 
 
@@ -54,16 +65,25 @@ class Thread(Protocol):
 
 
 class Whisper(Protocol):
-    """A way to tell one person something."""
+    """A way to answer who pressed."""
 
     async def whisper(self, channel: str, user: str, text: str) -> None:
-        """Tell them. Raises NotifyError."""
+        """Tell them alone. Raises NotifyError."""
+        ...
+
+    async def settle(
+        self, channel: str, ts: str, text: str, attachments: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Show a message anew. Raises NotifyError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Click:
-    """A button that somebody pressed. `id` is the same if it is told twice."""
+    """A button that somebody pressed. `id` is the same if it is told twice.
+
+    carried: the value as the button has it. message: where the button stands, as Slack tells it.
+    """
 
     id: str
     verb: str
@@ -71,6 +91,8 @@ class Click:
     user: str
     user_name: str
     channel: str
+    carried: str = ""
+    message: Mapping[str, Any] = field(default_factory=dict)
 
 
 class BadClickError(Ds4watchError):
@@ -112,6 +134,7 @@ def clicks_of(document: Any) -> list[Click]:
         if document.get("type") != "block_actions":
             return []
         user, channel = document["user"], document["channel"]["id"]
+        message = document.get("message")
         name = user.get("username") or user.get("name") or user["id"]
         return [
             Click(
@@ -121,6 +144,8 @@ def clicks_of(document: Any) -> list[Click]:
                 user=str(user["id"]),
                 user_name=str(name)[:100],
                 channel=str(channel),
+                carried=str(it.get("value", "")),
+                message=message if isinstance(message, dict) else {},
             )
             for it in document["actions"][:10]
         ]
@@ -160,16 +185,22 @@ class Clicks:
         whisper: Whisper,
         *,
         allowed: Collection[str],
+        names: Mapping[str, str],
         secret: Secret,
         settings: GroupSettings,
         metrics: ProcessMetrics,
         clock: Clock,
     ) -> None:
-        """Take clicks of those in `allowed` (ids of users), and of nobody else."""
+        """Take clicks of those in `allowed` (ids of users), and of nobody else.
+
+        names: who they are to the policy and the audit. What Slack calls them proves nothing, for
+        they may change it; who is not named goes by the id too, and so is no approver by name.
+        """
         self._orders = orders
         self._thread = thread
         self._whisper = whisper
         self._allowed = frozenset(allowed)
+        self._names = dict(names)
         self._secret = secret
         self._settings = settings
         self._metrics = metrics
@@ -202,9 +233,9 @@ class Clicks:
             self._count("forbidden")
             await self._tell(click, "You are not on the list of those who may do this.")
             return
-        who = f"slack:{click.user_name}"
+        who = self._names.get(click.user) or f"slack:{click.user_name} ({click.user})"
         try:
-            told = await self._done(click, who)
+            given = await self._done(click, who)
         except Ds4watchError as error:
             # It may be pressed again.
             del self._seen[click.id]
@@ -212,24 +243,38 @@ class Clicks:
             log.warning("%s by %s could not be done: %s", click.verb, who, error)
             await self._tell(click, f"That could not be done: {error}")
             return
-        if told is None:
+        if given is None:
             self._count("unknown")
             await self._tell(click, "This button means nothing (any more).")
             return
         self._count("taken")
-        await self._say(click, f"{told} ({who})")
+        told = f"{given.told} (by {who})"
+        if given.is_done and click.verb in _ONCE:
+            await self._settle(click, told)
+        await self._say(click, told, by=who if click.verb == "acknowledge" else None)
 
-    async def _done(self, click: Click, who: str) -> str | None:
+    async def _done(self, click: Click, who: str) -> Given | None:
         if click.verb == "acknowledge":
-            return "acknowledged"
+            return Given("acknowledged")
         order = order_of(click, self._clock.now())
         if order is None:
             return None
         return await self._orders.give(*order, who=who)
 
-    async def _say(self, click: Click, text: str) -> None:
+    async def _settle(self, click: Click, told: str) -> None:
+        """Put what came of a button in its place: there is no more to decide."""
+        message = click.message
+        shown = settled(message.get("attachments") or (), click.carried, told)
+        if shown is None or not message.get("ts"):
+            return
+        try:
+            text = str(message.get("text") or told)
+            await self._whisper.settle(click.channel, str(message["ts"]), text, shown)
+        except Ds4watchError as error:
+            log.warning("the buttons of %s stay: %s", click.verb, error)
+
+    async def _say(self, click: Click, text: str, *, by: str | None) -> None:
         note = Note(f"said {click.id}", "said", self._clock.now(), {"id": click.id, "text": text})
-        by = click.user_name if click.verb == "acknowledge" else None
         key = click.value.get("group", "")
         said = await self._thread.say_in_group(
             "slack", key, note, acknowledged_by=by, settings=self._settings

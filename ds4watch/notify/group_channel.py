@@ -26,6 +26,8 @@ class Fault(StrEnum):
     """Our token or address is not good any more; a person has to mend it."""
     MESSAGE = "message"
     """This one message is refused; it would be for ever."""
+    BLIND = "blind"
+    """It takes messages, but nobody may look whether one is there."""
 
 
 class ChannelError(NotifyError):
@@ -49,7 +51,8 @@ class Telling:
     """A group to be told.
 
     handle: what the channel kept of the group's earlier messages. unsure: this very message (by
-    `group.id`) may have been sent already.
+    `group.id`) may have been sent already. doubled: so it may, and nobody can look; it is to be
+    sent with a word about that.
     """
 
     group: Group
@@ -57,6 +60,7 @@ class Telling:
     at: UnixSeconds
     handle: Mapping[str, Any] = field(default_factory=dict)
     unsure: bool = False
+    doubled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class Digest:
     groups: tuple[Group, ...]
     error: str = ""
     unsure: bool = False
+    doubled: bool = False
 
 
 class GroupChannel(Protocol):

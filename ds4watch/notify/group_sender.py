@@ -2,16 +2,19 @@
 
 Before a message is sent its id is noted; the note goes when it is known what became of it. A
 message whose note is found (the daemon died, the answer was lost) is looked for by the channel
-before it is sent again.
+before it is sent again. Where nobody may look, it is sent again after the wait that follows each
+failure, and says of itself that it may be there twice.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ds4watch.alerting.grouping import Group, GroupSettings, Why, decide
 from ds4watch.model.errors import EdgeError
@@ -28,6 +31,7 @@ _ACCESS_WAIT_SECONDS = 60.0
 """A renewed token is noticed after this."""
 _DIGEST_AFTER_SECONDS = 300.0
 _DIGEST_FROM = 3
+Sent = TypeVar("Sent", Telling, Digest)
 
 
 class Due(Protocol):
@@ -104,7 +108,8 @@ class GroupSender:
         self._clock = clock
         self._wake = asyncio.Event()
         self._failures = 0
-        self._closed_until: UnixSeconds = 0.0
+        self._closed_until = -math.inf
+        """Of the monotonic clock: one that is set back must not close a channel for an hour."""
         self._outage: dict[str, Any] | None = None
         """Since when the channel is not reached, kept over a restart. None: not looked up yet."""
         metrics.notify_up.labels(channel.name).set(1)
@@ -128,12 +133,12 @@ class GroupSender:
             self._wake.clear()
 
     def _wait_seconds(self) -> float:
-        left = self._closed_until - self._clock.now()
+        left = self._closed_until - self._clock.monotonic()
         return min(_IDLE_SECONDS, left) if left > 0 else _IDLE_SECONDS
 
     async def turn(self) -> None:
         """Send all that is due, unless the channel asked for a pause or is not reached."""
-        if self._clock.now() < self._closed_until:
+        if self._clock.monotonic() < self._closed_until:
             return
         if self._outage is None:
             self._outage = (await self._store.kept_values()).get(self._kept_name) or {}
@@ -161,10 +166,12 @@ class GroupSender:
         )
         await self._keep_outage({**outage, "trying": id_})
         try:
-            await self._channel.digest(digest)
+            await self._or_doubled(digest, self._channel.digest)
         except ChannelError as error:
             if error.fault is not Fault.MESSAGE:
                 await self._closed(error)
+                if not (error.unsure or digest.unsure):
+                    await self._keep_outage({**outage, "trying": ""})
                 return ()
             log.warning("%s refuses the digest: %s", self._channel.name, error)
         self._count("digest")
@@ -185,10 +192,11 @@ class GroupSender:
             group, why, self._clock.now(), stored.handle, unsure=stored.trying == group.id
         )
         await self._store.begin_group(name, group.key, group.id)
+        keep = partial(self._store.keep_handle, name, group.key)
         try:
-            await self._channel.tell(telling, partial(self._store.keep_handle, name, group.key))
+            await self._or_doubled(telling, lambda it: self._channel.tell(it, keep))
         except ChannelError as error:
-            return await self._failed(group, error)
+            return await self._failed(group, error, unsure=error.unsure or telling.unsure)
         await self._note_told(group)
         self._count("sent")
         await self._opened()
@@ -198,25 +206,34 @@ class GroupSender:
     async def _note_told(self, group: Group) -> None:
         await self._store.group_told(self._channel.name, group, self._clock.now(), self._settings)
 
-    async def _failed(self, group: Group, error: ChannelError) -> bool:
+    async def _or_doubled(self, it: Sent, send: Callable[[Sent], Awaitable[None]]) -> None:
+        """Send; what may be there already and cannot be looked for is sent with a word of it."""
+        try:
+            await send(it)
+        except ChannelError as error:
+            if error.fault is not Fault.BLIND or it.doubled:
+                raise
+            log.warning("a message to %s may be there twice: %s", self._channel.name, error)
+            await send(replace(it, doubled=True))
+            self._count("maybe_twice")
+
+    async def _failed(self, group: Group, error: ChannelError, *, unsure: bool) -> bool:
         if error.fault is Fault.MESSAGE:
             log.error("%s refuses a message, it is given up: %s", self._channel.name, error)
             self._count("given_up")
             await self._note_told(group)
             return True
         # It stays due, and so is the first to be tried again.
-        await self._store.group_failed(
-            self._channel.name, group.key, str(error), unsure=error.unsure
-        )
+        await self._store.group_failed(self._channel.name, group.key, str(error), unsure=unsure)
         await self._closed(error)
         return False
 
     async def _closed(self, error: ChannelError) -> None:
         """Send nothing for a while."""
-        now, name = self._clock.now(), self._channel.name
+        ticks, name = self._clock.monotonic(), self._channel.name
         self._count(error.fault.value)
         if error.fault is Fault.BUSY:
-            self._closed_until = now + max(_FIRST_WAIT_SECONDS, error.wait_seconds)
+            self._closed_until = ticks + max(_FIRST_WAIT_SECONDS, error.wait_seconds)
             return
         if error.fault is Fault.ACCESS:
             wait_seconds = _ACCESS_WAIT_SECONDS
@@ -224,11 +241,11 @@ class GroupSender:
             grown = _FIRST_WAIT_SECONDS * 2.0 ** min(self._failures, 20)
             wait_seconds = max(min(_LONGEST_WAIT_SECONDS, grown), error.wait_seconds)
         self._failures += 1
-        self._closed_until = now + wait_seconds
+        self._closed_until = ticks + wait_seconds
         self._metrics.notify_up.labels(name).set(0)
         if not (self._outage or {}).get("since"):
             log.error("%s does not take messages, they wait: %s", name, error)
-            await self._keep_outage({"since": now, "error": str(error)})
+            await self._keep_outage({"since": self._clock.now(), "error": str(error)})
 
     async def _opened(self) -> None:
         self._failures = 0

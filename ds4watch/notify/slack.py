@@ -19,13 +19,14 @@ from ds4watch.model.ports import UnixSeconds
 from ds4watch.notify.group_channel import ChannelError, Digest, Keep, Telling
 from ds4watch.notify.picture import sparkline
 from ds4watch.notify.secret import Secret
-from ds4watch.notify.slack_errors import mapped
+from ds4watch.notify.slack_errors import looking, mapped
 from ds4watch.notify.slack_message import (
     Links,
     Message,
     digest_message,
     follow_up,
     message_of,
+    notes_message,
     title_of,
 )
 from ds4watch.notify.slack_report import report_picture, report_title
@@ -105,8 +106,11 @@ class Slack:
         if not stands:
             handle = await self._posted(telling, message)
             await keep(handle)
+            await self._said_beside(telling, handle)
         elif handle.get("posted") != group.id:
             await self._said(telling, handle)
+        else:  # It failed behind the message itself.
+            await self._said_beside(telling, handle)
         if self._place.pictures and not handle.get("picture"):
             # Marked first: a picture too few is better than one too many.
             await keep({**handle, "picture": True})
@@ -114,19 +118,30 @@ class Slack:
 
     async def digest(self, digest: Digest) -> None:
         """Post what came up during an outage. Raises ChannelError."""
-        await self._once(digest.id, digest_message(digest), unsure=digest.unsure)
+        unsure = digest.unsure and not digest.doubled
+        await self._once(digest.id, digest_message(digest), unsure=unsure)
 
     async def whisper(self, channel: str, user: str, text: str) -> None:
         """Tell one person something that the others do not see. Raises ChannelError."""
         async with mapped():
             await self._client().chat_postEphemeral(channel=channel, user=user, text=text)
 
+    async def settle(
+        self, channel: str, ts: str, text: str, attachments: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Show a message anew: its buttons were pressed. Raises ChannelError."""
+        async with mapped():
+            await self._client().chat_update(
+                channel=channel, ts=ts, text=text, attachments=[dict(it) for it in attachments]
+            )
+
     def _message(self, telling: Telling) -> Message:
         return message_of(telling, self._links, self.views.threshold, buttons=self._place.buttons)
 
     async def _posted(self, telling: Telling, message: Message) -> dict[str, Any]:
         group = telling.group
-        found = await self._once(group.id, message, unsure=telling.unsure)
+        unsure = telling.unsure and not telling.doubled
+        found = await self._once(group.id, message, unsure=unsure)
         return {**found, "begun": group.first_at, "posted": group.id}
 
     async def _edited(self, handle: Mapping[str, Any], message: Message) -> bool:
@@ -147,12 +162,22 @@ class Slack:
 
     async def _said(self, telling: Telling, handle: Mapping[str, Any]) -> None:
         message = follow_up(telling, self.views.threshold, buttons=self._place.buttons)
-        if message is None:
-            return
+        if message is not None:
+            await self._in_thread(telling.group.id, message, telling, handle)
+
+    async def _said_beside(self, telling: Telling, handle: Mapping[str, Any]) -> None:
+        """Say in the thread of a message that is new what came with its alerts: questions, too."""
+        if telling.group.members and telling.group.notes:
+            message = notes_message(telling, buttons=self._place.buttons)
+            await self._in_thread(f"{telling.group.id}-notes", message, telling, handle)
+
+    async def _in_thread(
+        self, id_: str, message: Message, telling: Telling, handle: Mapping[str, Any]
+    ) -> None:
         await self._once(
-            telling.group.id,
+            id_,
             message,
-            unsure=telling.unsure,
+            unsure=telling.unsure and not telling.doubled,
             channel=handle["channel"],
             thread=handle["ts"],
         )
@@ -185,9 +210,12 @@ class Slack:
         return {"channel": str(answer.get("channel") or channel), "ts": str(answer["ts"])}
 
     async def _find(self, id_: str, channel: str, thread: str | None) -> str | None:
-        """Return the `ts` of the message with this id, if it is among the last ones."""
+        """Return the `ts` of the message with this id, if it is among the last ones.
+
+        Raises ChannelError: of BLIND if the bot may not look.
+        """
         client = self._client()
-        async with mapped():
+        async with looking(), mapped():
             if thread is not None:
                 answer = await client.conversations_replies(
                     channel=channel, ts=thread, limit=_LOOK_BACK, include_all_metadata=True

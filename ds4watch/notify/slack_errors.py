@@ -46,6 +46,21 @@ async def mapped() -> AsyncIterator[None]:
         raise ChannelError(message, fault=Fault.OUTAGE, unsure=True) from error
 
 
+@asynccontextmanager
+async def looking() -> AsyncIterator[None]:
+    """Raise that we may not look for a message as BLIND.
+
+    If the token is at fault, or the channel gone, sending says so as well.
+    """
+    try:
+        yield
+    except ChannelError as error:
+        if error.fault not in (Fault.ACCESS, Fault.MESSAGE):
+            raise
+        message = f"it cannot be looked for a message that may have been sent: {error}"
+        raise ChannelError(message, fault=Fault.BLIND, unsure=True) from error
+
+
 def api_error(error: SlackApiError) -> ChannelError:
     """Return what an answer of Slack means."""
     answer = error.response

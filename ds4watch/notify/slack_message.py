@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,9 @@ _MOST_LISTED = 10
 _MOST_NOTES = 5
 _DIGEST_LISTED = 30
 SILENCE_SECONDS = 3600
+_DOUBLED = (
+    "⚠️ This may be there twice: an earlier attempt had no clear end, and it cannot be looked for."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ def message_of(telling: Telling, links: Links, threshold: Threshold, *, buttons:
     """Return a group as it stands."""
     group = telling.group
     if not group.members:
-        return _notes_message(group, buttons=buttons)
+        return notes_message(telling, buttons=buttons)
     title = title_of(group)
     shown = ranked(group.members)[:_MOST_LISTED]
     blocks = [section(f"{_sign(group)} *{escaped(title)}*")]
@@ -83,6 +86,8 @@ def message_of(telling: Telling, links: Links, threshold: Threshold, *, buttons:
         blocks.append(context(f"👀 {escaped(group.acknowledged_by)} sees to it"))
     if links_text := _links(group, links):
         blocks.append(context(links_text))
+    if telling.doubled:
+        blocks.append(context(_DOUBLED))
     if buttons and group.firing:
         blocks.append(actions(_group_buttons(group)))
     return Message(cut(escaped(title), MAX_FALLBACK), _colour(group), tuple(blocks))
@@ -94,10 +99,13 @@ def title_of(group: Group) -> str:
     name = names[0] if len(names) == 1 else f"{len(names)} kinds of alerts"
     firing = len(group.firing) + group.more
     over = len(group.members) - len(group.firing)
+    silenced = f", {group.silenced} silenced" if group.silenced else ""
+    if not firing and silenced:
+        return f"{name}: {over} over{silenced}"
     if not firing:
         return f"{name}: over" + (f" ({over} alerts)" if over > 1 else "")
     counts = f"{firing} firing" + (f", {over} over" if over else "")
-    return f"{name} ({group.tier.value}): {counts}"
+    return f"{name} ({group.tier.value}): {counts}{silenced}"
 
 
 def _sign(group: Group) -> str:
@@ -232,11 +240,29 @@ def note_text(note: Note) -> str:
     if note.kind == "report":
         return report_title(payload)
     undone = " (takes back an earlier action)" if payload.get("undoes") else ""
-    values = ", ".join(f"{name} {value}" for name, value in payload.get("parameters", {}).items())
+    values = ", ".join(f"{name} {value}" for name, value in _plain(payload.get("parameters", {})))
     return f"⚙️ *{escaped(what)}*{undone}: {reason}" + (f" ({escaped(values)})" if values else "")
 
 
-def _notes_message(group: Group, *, buttons: bool) -> Message:
+def _plain(parameters: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return those of an action's parameters that a person can read in a line."""
+    return [
+        (name, value)
+        for name, value in parameters.items()
+        if value and value != "None" and value[0] not in "[{(" and len(value) <= 100
+    ]
+
+
+def notes_message(telling: Telling, *, buttons: bool) -> Message:
+    """Return what is told beside alerts."""
+    group = telling.group
+    blocks: list[Block] = [context(_DOUBLED)] if telling.doubled else []
+    blocks += _notes_blocks(group, buttons=buttons)
+    text = note_text(group.notes[0]) if group.notes else "nothing new"
+    return Message(cut(text, MAX_FALLBACK) or "-", COLOURS[Tier.INFO], tuple(blocks))
+
+
+def _notes_blocks(group: Group, *, buttons: bool) -> list[Block]:
     blocks: list[Block] = []
     for note in group.notes[:_MOST_NOTES]:
         if note.kind == "report":
@@ -245,8 +271,9 @@ def _notes_message(group: Group, *, buttons: bool) -> Message:
         blocks.append(section(note_text(note)))
         found = note_buttons(note, group.key) if buttons else []
         blocks += [actions(found)] if found else []
-    text = note_text(group.notes[0]) if group.notes else "nothing new"
-    return Message(cut(text, MAX_FALLBACK) or "-", COLOURS[Tier.INFO], tuple(blocks))
+    if hidden := len(group.notes) - _MOST_NOTES:
+        blocks += [context(f"… and {hidden} more: `ds4watch status` has them")] if hidden > 0 else []
+    return blocks
 
 
 def follow_up(telling: Telling, threshold: Threshold, *, buttons: bool) -> Message | None:
@@ -256,14 +283,13 @@ def follow_up(telling: Telling, threshold: Threshold, *, buttons: bool) -> Messa
     blocks = [section(_member_text(it, threshold, telling.at)) for it in fresh[:_MOST_LISTED]]
     if len(fresh) > _MOST_LISTED:
         blocks.append(context(f"… and {len(fresh) - _MOST_LISTED} more"))
-    for note in group.notes[:_MOST_NOTES]:
-        blocks.append(section(note_text(note)))
-        found = note_buttons(note, group.key) if buttons else []
-        blocks += [actions(found)] if found else []
+    blocks += _notes_blocks(group, buttons=buttons)
     if telling.why is Why.REPEAT:
         blocks.append(section(f"Still: {escaped(title_of(group))}"))
     if not blocks:
         return None
+    if telling.doubled:
+        blocks.append(context(_DOUBLED))
     text = escaped(title_of(group)) if group.members else note_text(group.notes[0])
     return Message(cut(text, MAX_FALLBACK) or "-", _colour(group), tuple(blocks))
 
@@ -286,4 +312,6 @@ def digest_message(digest: Digest) -> Message:
     blocks: Sequence[Block] = [section(f"📭 *{title}*"), table(facts)]
     if lines:
         blocks = [*blocks, section("\n".join(cut(line, 90) for line in lines))]
+    if digest.doubled:
+        blocks = [*blocks, context(_DOUBLED)]
     return Message(f"{title}: {alerts} alerts meanwhile", COLOURS[Tier.WARNING], tuple(blocks))

@@ -44,6 +44,7 @@ class ProcessMetrics:
         self.outbox_oldest = _gauge("ds4_outbox_oldest_seconds", registry)
         self.notify_up = _gauge("ds4_notify_channel_up", registry)
         self.notify_commands = _counter("ds4_notify_commands_total", registry)
+        self.external_left_out = _counter("ds4_external_alerts_left_out_total", registry)
         self.heartbeat = _gauge("ds4_heartbeat_last_success_timestamp_seconds", registry)
         self.leader = _gauge("ds4_leader", registry)
         build = EXPOSED["ds4_build_info"]

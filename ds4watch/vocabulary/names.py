@@ -323,6 +323,10 @@ PROCESS_SIGNALS = (
         "ds4_notify_channel_up", "1 while a channel takes messages, 0 while it does not.", "channel"
     ),
     counter("ds4_notify_commands_total", "Buttons pressed, by what came of it.", "outcome"),
+    counter(
+        "ds4_external_alerts_left_out_total",
+        "Alerts of Alertmanager's webhook for which there was no room.",
+    ),
     gauge(
         "ds4_heartbeat_last_success_timestamp_seconds",
         "When the dead man's switch was last told that we live.",

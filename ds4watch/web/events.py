@@ -193,7 +193,8 @@ class EventStream(Response):
         finally:
             for task in (gone, sending):
                 task.cancel()
-            await asyncio.gather(gone, sending, return_exceptions=True)
+            for end in await asyncio.gather(gone, sending, return_exceptions=True):
+                _log_fault(end)
 
     async def _send_all(self, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
@@ -253,6 +254,14 @@ def events_of(row: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 def _message(name: str, value: Any, number: int | None = None) -> str:
     head = f"id: {number}\n" if number is not None else ""
     return f"{head}event: {name}\ndata: {json.dumps(value, ensure_ascii=False)}\n\n"
+
+
+def _log_fault(end: BaseException | None) -> None:
+    """Log what ended a listener's events, if it was neither of them."""
+    if isinstance(end, OSError):
+        _log.info("a listener to events broke off: %s", type(end).__name__)
+    elif isinstance(end, Exception):
+        _log.error("events to a listener ended on a fault", exc_info=end)
 
 
 async def _left(receive: Receive) -> None:

@@ -28,9 +28,10 @@ class Clock:
 
     def __init__(self) -> None:
         self.at = START
+        self.wall_offset = 0.0
 
     def now(self) -> float:
-        return self.at
+        return self.at + self.wall_offset
 
     def monotonic(self) -> float:
         return self.at

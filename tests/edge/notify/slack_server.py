@@ -77,6 +77,8 @@ class SlackServer:
         self.calls: list[str] = []
         self.faults: list[str | None] = []
         self.down: str | None = None
+        self.blind: str | None = None
+        """Why nobody may look into the channel."""
         self.token = TOKEN
         self.limited = 0
         self.most_at_once = 0
@@ -127,6 +129,8 @@ class SlackServer:
             assert request.transport is not None
             request.transport.abort()
             return web.Response()
+        if self.blind and method.startswith("conversations."):
+            return web.json_response({"ok": False, "error": self.blind})
         answer = self._done(method, fields)
         if fault == "unheard":
             assert request.transport is not None

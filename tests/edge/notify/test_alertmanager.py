@@ -16,6 +16,7 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from ds4watch.alerting.external import MAX_ALERTS
 from ds4watch.engine.external_alerts import ExternalAlerts
 from ds4watch.model.alert import AlertPhase, AlertState
 from ds4watch.model.errors import RefusedError
@@ -117,7 +118,7 @@ async def test_what_fires_and_resolves_goes_through_a_real_one_and_comes_back(
     place = AlertmanagerPlace([manager], Secret(), (("cluster", "a"),), 60.0, 1.0, "http://page")
     telemetry = Telemetry()
     managers = Alertmanagers(session, place, lambda: alerts, metrics=telemetry.process, clock=clock)
-    external = ExternalAlerts(Kept(), None, clock, fresh_seconds=600)
+    external = external_at(Kept(), None, clock, fresh_seconds=600)
     await managers.look()
     async with session.get(f"{manager}/api/v2/alerts") as answer:
         (held,) = await answer.json()
@@ -151,6 +152,13 @@ class Kept:
         self.values[name] = json.loads(json.dumps(value))
 
 
+def external_at(
+    kept: Kept, values: Any, clock: Any, *, fresh_seconds: float, telemetry: Telemetry | None = None
+) -> ExternalAlerts:
+    metrics = (telemetry or Telemetry()).process
+    return ExternalAlerts(kept, values, clock, fresh_seconds=fresh_seconds, metrics=metrics)
+
+
 class SlowKept(Kept):
     async def keep_value(self, name: str, value: Any) -> None:
         await asyncio.sleep(0)
@@ -180,13 +188,13 @@ def level_asked(external: ExternalAlerts, now: float) -> tuple[int, int]:
 
 async def test_an_alert_of_others_drives_the_policy_and_its_silence_is_no_all_clear() -> None:
     clock, kept = Clock(), Kept()
-    external = ExternalAlerts(kept, None, clock, fresh_seconds=600)
+    external = external_at(kept, None, clock, fresh_seconds=600)
     told = await external.take(webhook("Disk", "Net"))
     assert (told["firing"], told["known"]) == (2, 2)
     assert level_asked(external, clock.at) == (1, 1)
     # Not repeated: it keeps a level and raises none.
     assert level_asked(external, clock.at + 601) == (0, 1)
-    again = ExternalAlerts(kept, kept.values["external_alerts"], clock, fresh_seconds=600)
+    again = external_at(kept, kept.values["external_alerts"], clock, fresh_seconds=600)
     assert level_asked(again, clock.at) == (0, 1)
     await again.take(webhook("Disk"))
     assert level_asked(again, clock.at) == (1, 1)
@@ -196,7 +204,7 @@ async def test_an_alert_of_others_drives_the_policy_and_its_silence_is_no_all_cl
 
 
 async def test_groups_that_are_posted_side_by_side_undo_none_of_each_other() -> None:
-    external = ExternalAlerts(SlowKept(), None, Clock(), fresh_seconds=600)
+    external = external_at(SlowKept(), None, Clock(), fresh_seconds=600)
     await asyncio.gather(external.take(webhook("Disk")), external.take(webhook("Net")))
     names = {it.name for it in external.alerts(Clock().at)}
     assert names == {"Disk", "Net"}
@@ -204,13 +212,13 @@ async def test_groups_that_are_posted_side_by_side_undo_none_of_each_other() -> 
 
 @pytest.mark.parametrize("document", [None, [], {}, {"alerts": {}}, "x"])
 async def test_what_is_no_webhook_is_refused(document: Any) -> None:
-    external = ExternalAlerts(Kept(), None, Clock(), fresh_seconds=1)
+    external = external_at(Kept(), None, Clock(), fresh_seconds=1)
     with pytest.raises(RefusedError, match="as Alertmanager sends it"):
         await external.take(document)
 
 
 async def test_alerts_that_cannot_be_are_left_out_and_named() -> None:
-    external = ExternalAlerts(Kept(), None, Clock(), fresh_seconds=1)
+    external = external_at(Kept(), None, Clock(), fresh_seconds=1)
     alerts = [1, {"labels": {}}, {"labels": {"alertname": "A"}, "status": "maybe"}]
     told = await external.take({"alerts": [*alerts, webhook("Disk")["alerts"][0]]})
     assert told["refused"] == [
@@ -258,3 +266,19 @@ async def test_an_alertmanager_that_is_away_is_told_all_when_it_is_back(
     assert [it.message for it in caplog.records].count(
         "an Alertmanager is not told: it answered 500"
     ) == 1
+
+
+async def test_what_has_no_room_is_logged_once_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    telemetry = Telemetry()
+    external = external_at(Kept(), None, Clock(), fresh_seconds=600, telemetry=telemetry)
+    full = [f"A{number}" for number in range(MAX_ALERTS)]
+    assert (await external.take(webhook(*full, "Over")))["left_out"] == 1
+    assert (await external.take(webhook("More", "A1")))["left_out"] == 1
+    assert (await external.take(webhook("A2", "A3", status="resolved")))["known"] == 4998
+    assert (await external.take(webhook("More")))["left_out"] == 0
+    page = telemetry.render().decode()
+    assert "ds4_external_alerts_left_out_total 2.0" in page
+    assert [it.levelname for it in caplog.records] == ["ERROR", "WARNING"]
+    assert "1 alerts of Alertmanager's had no room: 5000 are the most" in caplog.text

@@ -15,7 +15,7 @@ from slack_sdk.signature import Clock as SlackClock
 from slack_sdk.signature import SignatureVerifier
 
 from ds4watch.model.errors import RefusedError
-from ds4watch.notify.clicks import BadClickError, Clicks, is_signed, signature_of
+from ds4watch.notify.clicks import BadClickError, Clicks, Given, is_signed, signature_of
 from ds4watch.notify.secret import Secret
 from ds4watch.notify.slack import Slack, SlackPlace
 from ds4watch.notify.slack_message import Links
@@ -23,8 +23,9 @@ from ds4watch.notify.slack_socket import listen
 from tests.edge.notify.rig import START, Rig, rig_at
 from tests.edge.notify.slack_server import APP_TOKEN, CHANNEL, TOKEN, SlackServer
 
+LABEL = {"action_id": "x", "text": {"type": "plain_text", "text": "x"}}
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
-ANN, BOB = "U01ANN", "U02BOB"
+ANN, BOB, EVE = "U01ANN", "U02BOB", "U03EVE"
 
 
 class Orders:
@@ -33,12 +34,13 @@ class Orders:
     def __init__(self) -> None:
         self.given: list[tuple[str, dict[str, Any], str]] = []
         self.refuses = ""
+        self.waits = False
 
-    async def give(self, kind: str, fields: Mapping[str, Any], *, who: str) -> str:
+    async def give(self, kind: str, fields: Mapping[str, Any], *, who: str) -> Given:
         if self.refuses:
             raise RefusedError(self.refuses)
         self.given.append((kind, dict(fields), who))
-        return f"{kind} is noted"
+        return Given(f"{kind} is noted", is_done=not self.waits)
 
 
 class Desk:
@@ -55,7 +57,8 @@ class Desk:
             self.orders,
             rig.store,
             slack,
-            allowed=[ANN],
+            allowed=[ANN, EVE],
+            names={ANN: "ann"},
             secret=Secret(SECRET),
             settings=rig.settings,
             metrics=rig.telemetry.process,
@@ -145,18 +148,18 @@ async def test_each_button_writes_its_command_and_says_so_in_the_thread(desk: De
         {"name": "worker", "value": "w1", "is_regex": False},
     ]
     assert desk.orders.given == [
-        ("silence", {"matchers": matchers, "until": now + 3600, "why": why}, "slack:ann"),
-        ("hold", {"pool": "default", "until": now + 3600, "why": why}, "slack:ann"),
+        ("silence", {"matchers": matchers, "until": now + 3600, "why": why}, "ann"),
+        ("hold", {"pool": "default", "until": now + 3600, "why": why}, "ann"),
         *(
-            (verb, {"action": "set_level:default:1", "why": why}, "slack:ann")
+            (verb, {"action": "set_level:default:1", "why": why}, "ann")
             for verb in ("approve", "refuse", "undo")
         ),
     ]
     await desk.rig.later(1)
     (said,) = desk.server.thread_of(desk.server.mains[0])
-    assert "hold is noted (slack:ann)" in said.shown
+    assert "hold is noted (by ann)" in said.shown
     assert [it["text"] for it in desk.server.whispers] == [
-        f"{verb} is noted (slack:ann)" for verb in ("approve", "refuse", "undo")
+        f"{verb} is noted (by ann)" for verb in ("approve", "refuse", "undo")
     ]
 
 
@@ -168,6 +171,54 @@ async def test_who_is_not_on_the_list_is_told_so_and_nothing_is_done(desk: Desk)
     await desk.rig.later(1)
     assert "sees to it" not in desk.server.mains[0].shown
     assert desk.rig.figure('ds4_notify_commands_total{outcome="forbidden"}') == 2
+
+
+async def test_a_name_that_slack_tells_makes_nobody_somebody_else(desk: Desk) -> None:
+    click = interaction("hold", desk.value("hold"), EVE)
+    click["user"]["username"] = "ann"  # anybody may call themselves so
+    await desk.clicks.interaction(click)
+    assert [who for _, _, who in desk.orders.given] == ["slack:ann (U03EVE)"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "waits", "gone"),
+    [("approve", False, True), ("undo", False, True), ("undo", True, False), ("hold", False, False)],
+)
+async def test_a_question_that_was_answered_has_no_buttons_any_more(
+    desk: Desk, verb: str, waits: bool, gone: bool
+) -> None:
+    desk.orders.waits = waits
+    (post,) = desk.server.mains
+    value = json.dumps({"group": "g", "action": "a1", "pool": "default"})
+    asked = {"type": "section", "text": {"type": "mrkdwn", "text": "May this be done?"}}
+    others = {"type": "actions", "elements": [{"type": "button", "value": "{}", **LABEL}]}
+    ours = {"type": "actions", "elements": [{"type": "button", "value": value, **LABEL}]}
+    seen = [{"color": "#1976d2", "id": 1, "blocks": [asked, ours, others]}]
+    message = {"ts": post.ts, "text": "May this be done?", "attachments": seen}
+    await desk.clicks.interaction(interaction(verb, value) | {"message": message})
+    assert post.edits == (1 if gone else 0)
+    if gone:
+        assert post.attachments[0]["blocks"][0] == asked
+        assert f"{verb} is noted (by ann)" in post.attachments[0]["blocks"][1]["elements"][0]["text"]
+        assert post.attachments[0]["blocks"][2] == others
+
+
+@pytest.mark.parametrize("message", [None, [], {}, {"ts": "1.1"}, {"attachments": []}])
+async def test_a_click_without_its_message_counts_all_the_same(desk: Desk, message: Any) -> None:
+    click = interaction("approve", '{"action": "a1"}') | {"message": message}
+    await desk.clicks.interaction(click)
+    assert len(desk.orders.given) == 1
+
+
+async def test_buttons_stay_when_slack_does_not_take_the_edit(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    value = '{"action": "a1"}'
+    blocks = [{"type": "actions", "elements": [{"type": "button", "value": value, **LABEL}]}]
+    message = {"ts": "0.0", "attachments": [{"blocks": blocks}]}
+    await desk.clicks.interaction(interaction("approve", value) | {"message": message})
+    assert len(desk.orders.given) == 1
+    assert "the buttons of approve stay" in caplog.text
 
 
 async def test_a_click_that_is_told_twice_counts_once(desk: Desk) -> None:

@@ -65,10 +65,11 @@ async def test_who_is_silenced_is_no_reason_to_repeat_and_not_called_over(rig: R
     await rig.later(30)
     await place(rig, silenced(rig, "w1", 20_000))
     await rig.later(REPEAT_SECONDS)
-    assert channel.shown == [("first", ["w1", "w2"]), ("repeat", ["w1", "w2"])]
+    assert channel.shown == [("first", ["w1", "w2"]), ("repeat", ["w2"])]
+    assert channel.told[-1].group.silenced == 1
     await rig.tick(("Queue", "w2"), firing=False)
     await rig.later(300)
-    assert channel.shown[2:] == [("resolved", ["w1"])]  # silenced, and no all clear for it
+    assert channel.shown[2:] == [("resolved", [])]  # w1 is silenced, and no all clear for it
     await rig.later(REPEAT_SECONDS - 400)
     assert len(channel.told) == 3
     await rig.later(REPEAT_SECONDS)

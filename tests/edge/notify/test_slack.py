@@ -23,6 +23,13 @@ from tests.edge.notify.slack_server import CHANNEL, TOKEN, SlackServer
 LINKS = Links("https://ds4.example", "https://grafana.example/d/1", "https://wiki.example")
 
 
+BLIND = {
+    "missing_scope": "Slack refuses us: missing_scope",
+    "not_in_channel": "Slack refuses us: not_in_channel",
+    "method_not_supported": "Slack refuses the message: method_not_supported",
+}
+
+
 class Seen:
     """Knows thresholds and a past."""
 
@@ -210,6 +217,74 @@ async def test_a_follow_up_whose_answer_was_lost_is_there_once(
         await rig.later(5)
     (post,) = slack.mains
     assert [it.text for it in slack.thread_of(post)] == ["Queue: over"]
+
+
+@pytest.mark.parametrize("blind", ["missing_scope", "not_in_channel", "method_not_supported"])
+async def test_a_bot_that_may_not_look_sends_again_and_says_that_it_may_be_there_twice(
+    rig: Rig, slack: SlackServer, blind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    slack.blind, slack.faults = blind, ["unheard"]
+    await rig.tick(("Queue", "w1"), ("Errors", "w1"))
+    await rig.later(30)
+    assert len(slack.mains) == 1
+    await rig.later(5)
+    first, second = (it for it in slack.mains if it.text.startswith(slack.mains[0].text))
+    assert first.id == second.id
+    assert ("may be there twice" in first.shown, "may be there twice" in second.shown) == (
+        False, True,
+    )  # fmt: skip
+    assert len(slack.mains) == 3
+    assert "may be there twice" not in slack.mains[2].shown
+    assert (rig.count("maybe_twice"), rig.count("sent")) == (1, 2)
+    assert f"it cannot be looked for a message that may have been sent: {BLIND[blind]}" in (
+        caplog.text
+    )
+    await rig.later(300)
+    assert len(slack.mains) == 3
+    assert rig.figure('ds4_notify_channel_up{channel="slack"}') == 1
+
+
+async def test_what_may_have_been_sent_is_still_looked_for_when_looking_had_to_wait(
+    rig: Rig, slack: SlackServer
+) -> None:
+    slack.faults = ["unheard"]
+    await rig.tick(("Queue", "w1"))
+    await rig.later(30)
+    slack.down = "429"
+    await rig.later(2)
+    slack.down = None
+    await rig.later(8)
+    assert len(slack.mains) == 1
+    assert rig.count("sent") == 1
+
+
+async def test_a_wall_clock_that_is_set_back_closes_no_channel(
+    rig: Rig, slack: SlackServer
+) -> None:
+    slack.faults = ["unmade"]
+    await rig.tick(("Queue", "w1"))
+    await rig.later(3630)
+    rig.clock.wall_offset = -3600
+    await rig.later(2)
+    assert len(slack.mains) == 1
+
+
+async def test_what_is_silenced_is_counted_and_not_named_when_the_others_are_repeated(
+    rig: Rig, slack: SlackServer
+) -> None:
+    await rig.tick(("Queue", "w1"), ("Queue", "w2"))
+    await rig.later(30)
+    now = rig.clock.now()
+    test = LabelTest("worker", "=", "w1")
+    await rig.store.desk.place_silence(Silence("s", (test,), now, now + 20_000, "ann", "x", now))
+    await rig.later(14_400)
+    (post,) = slack.mains
+    assert post.text == "Queue (warning): 1 firing, 1 silenced"
+    assert ("`w1`" in post.shown, "`w2`" in post.shown) == (False, True)
+    assert "Still: Queue (warning): 1 firing, 1 silenced" in slack.thread_of(post)[0].shown
+    await rig.tick(("Queue", "w2"), firing=False)
+    await rig.later(300)
+    assert post.text == "Queue: 1 over, 1 silenced"
 
 
 async def test_a_pause_that_slack_asks_for_is_kept_to_the_second(
