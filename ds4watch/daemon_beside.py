@@ -127,9 +127,7 @@ async def _notify(
         known=daemon.engine.known,
         external=parts.external,
         queries=queries,
-        orders=ButtonOrders(
-            commands, daemon.clock, daemon.commands.ask, parts.state.desk.command
-        ),
+        orders=ButtonOrders(commands, daemon.clock, daemon.commands.ask, parts.state.desk.command),
         views=RuleViews(parts.rules, queries),
         metrics=parts.telemetry.process,
         clock=daemon.clock,

@@ -170,12 +170,12 @@ async def open_notifier(told: Told, stack: AsyncExitStack) -> tuple[Notifier, Ho
 
 
 def _clicks(told: Told, slack: Slack, settings: GroupSettings) -> Clicks:
+    slack_settings = told.settings.notify.slack
     return Clicks(
         told.orders,
         told.state,
         slack,
-        allowed=told.settings.notify.slack.users,
-        names=told.settings.notify.slack.names,
+        allowed={user: slack_settings.names.get(user, "") for user in slack_settings.users},
         secret=_signing(told.settings.notify, told.environment),
         settings=settings,
         metrics=told.metrics,

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, or_, select, update
 
 from ds4watch.history.action_rows import action_record
 from ds4watch.history.audit_rows import insert_audit
+from ds4watch.history.group_rows import action_note, insert_notes
 from ds4watch.history.rows import ActionRecord, AuditEntry, AuditKind, Verified
 from ds4watch.history.state_models import actions
 from ds4watch.model.action import ActionKind, ActionStatus
@@ -67,6 +68,9 @@ def decide_action(
         who=who,
     )
     insert_audit(connection, [entry])
+    if status is ActionStatus.PLANNED:
+        begun = connection.execute(select(actions).where(actions.c.id == action)).one()
+        insert_notes(connection, [action_note(action_record(begun).plan)])
     return True
 
 

@@ -21,6 +21,7 @@ from ds4watch.history import (
 )
 from ds4watch.history.alert_rows import AlertKey
 from ds4watch.history.rows import Committed, RestoredState, TickCommit
+from ds4watch.model.action import ActionStatus
 from ds4watch.model.alert import AlertState
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import WorkerView
@@ -125,7 +126,9 @@ def store_tick(connection: Connection, commit: TickCommit) -> Committed:
         for plan in (commit.plans if commit.claims else ())
         if plan.id not in duplicates and action_rows.claim_plan(connection, plan, commit.at)
     ]
-    begun = [it for it in commit.plans if not it.dry_run and it.id not in duplicates]
+    # What waits for a person's yes is told when it is begun; they are asked until then.
+    is_begun = ActionStatus.PLANNED
+    begun = [it for it in commit.plans if it.first_status is is_begun and it.id not in duplicates]
     group_rows.insert_notes(connection, [group_rows.action_note(it) for it in begun])
     audit_rows.insert_audit(connection, map(audit_rows.of_refusal, commit.refusals))
     refused = []

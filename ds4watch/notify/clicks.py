@@ -10,7 +10,7 @@ import hmac
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import parse_qs
@@ -170,6 +170,8 @@ def order_of(click: Click, now: UnixSeconds) -> tuple[str, dict[str, Any]] | Non
     if click.verb == "silence" and (match := _value_of(value.get("match", ""))):
         matchers = [{"name": k, "value": v, "is_regex": False} for k, v in sorted(match.items())]
         return "silence", {"matchers": matchers, "until": now + SILENCE_SECONDS, "why": why}
+    if click.verb == "undo" and value.get("level") and value.get("pool"):
+        return "act", {"name": value["level"], "pool": value["pool"], "why": why}
     if click.verb in ("approve", "refuse", "undo") and value.get("action"):
         return click.verb, {"action": value["action"], "why": why}
     return None
@@ -184,23 +186,22 @@ class Clicks:
         thread: Thread,
         whisper: Whisper,
         *,
-        allowed: Collection[str],
-        names: Mapping[str, str],
+        allowed: Mapping[str, str],
         secret: Secret,
         settings: GroupSettings,
         metrics: ProcessMetrics,
         clock: Clock,
     ) -> None:
-        """Take clicks of those in `allowed` (ids of users), and of nobody else.
+        """Take clicks of those in `allowed`, and of nobody else.
 
-        names: who they are to the policy and the audit. What Slack calls them proves nothing, for
-        they may change it; who is not named goes by the id too, and so is no approver by name.
+        allowed: ids of users, with who they are to the policy and the audit, or nothing. What Slack
+        calls them proves nothing, for they may change it; who has no name here goes by the id too,
+        and so is no approver by name.
         """
         self._orders = orders
         self._thread = thread
         self._whisper = whisper
-        self._allowed = frozenset(allowed)
-        self._names = dict(names)
+        self._allowed = dict(allowed)
         self._secret = secret
         self._settings = settings
         self._metrics = metrics
@@ -233,7 +234,7 @@ class Clicks:
             self._count("forbidden")
             await self._tell(click, "You are not on the list of those who may do this.")
             return
-        who = self._names.get(click.user) or f"slack:{click.user_name} ({click.user})"
+        who = self._allowed[click.user] or f"slack:{click.user_name} ({click.user})"
         try:
             given = await self._done(click, who)
         except Ds4watchError as error:
@@ -264,7 +265,7 @@ class Clicks:
     async def _settle(self, click: Click, told: str) -> None:
         """Put what came of a button in its place: there is no more to decide."""
         message = click.message
-        shown = settled(message.get("attachments") or (), click.carried, told)
+        shown = settled(message.get("attachments") or (), click.verb, click.carried, told)
         if shown is None or not message.get("ts"):
             return
         try:

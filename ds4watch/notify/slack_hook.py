@@ -15,7 +15,7 @@ _MAX_ANSWER = 200
 
 
 class SlackHook:
-    """Posts a new message each time. After an unclear time-out it may be there twice, as it says."""
+    """Posts a new message each time. After an unclear end it may be twice, and says so."""
 
     name = "slack_webhook"
     gap_seconds = 1.0

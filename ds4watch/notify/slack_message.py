@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ds4watch.alerting.grouping import Group, Member, News, Note, Told, Why, ranked
+from ds4watch.alerting.grouping import Group, Member, News, Told, Why, ranked
 from ds4watch.model.alert import Tier
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.notify.group_channel import Digest, Telling
-from ds4watch.notify.slack_report import report_blocks, report_title
+from ds4watch.notify.slack_notes import note_text, notes_blocks, value_of
 from ds4watch.notify.slack_text import (
     MAX_FALLBACK,
     Block,
@@ -35,7 +34,6 @@ COLOURS = {
 OVER_COLOUR = "#2e7d32"
 _SIGNS = {Tier.CRITICAL: "🔴", Tier.WARNING: "🟠", Tier.INFO: "🔵", Tier.NONE: "⚪"}
 _MOST_LISTED = 10
-_MOST_NOTES = 5
 _DIGEST_LISTED = 30
 SILENCE_SECONDS = 3600
 _DOUBLED = (
@@ -182,11 +180,6 @@ def _runbook(url: str, links: Links) -> str:
     return f"{links.runbooks.rstrip('/')}/{url.lstrip('/')}" if links.runbooks else ""
 
 
-def value_of(**fields: str) -> str:
-    """Return what a button carries."""
-    return json.dumps(fields, separators=(",", ":"), sort_keys=True)
-
-
 def _group_buttons(group: Group) -> list[Block]:
     shared = {
         name: value
@@ -210,70 +203,13 @@ def _group_buttons(group: Group) -> list[Block]:
     return found
 
 
-def note_buttons(note: Note, key: str) -> list[Block]:
-    """Return what can be done about a note."""
-    action = str(note.payload.get("action", ""))
-    value = value_of(group=key, action=action)
-    if not action or len(value) > 2000:
-        return []
-    if note.kind == "approval":
-        return [
-            button("Approve", "approve", value, style="primary"),
-            button("Refuse", "refuse", value, style="danger"),
-        ]
-    if note.kind == "action" and not note.payload.get("undoes"):
-        return [button("Roll back", "undo", value, ask="This takes the action back.")]
-    return []
-
-
-def note_text(note: Note) -> str:
-    """Return a note in a few lines."""
-    payload = note.payload
-    what = f"{payload.get('what', '')} {payload.get('target', '')}".strip()
-    reason = escaped(str(payload.get("reason", "")))
-    if note.kind == "said":
-        return escaped(str(payload.get("text", "")))
-    if note.kind == "approval":
-        until = payload.get("expires_at")
-        limit = f"; without an answer by {when(float(until))} it is not done" if until else ""
-        return f"❓ *May this be done?* {escaped(what)}: {reason}{limit}"
-    if note.kind == "report":
-        return report_title(payload)
-    undone = " (takes back an earlier action)" if payload.get("undoes") else ""
-    values = ", ".join(f"{name} {value}" for name, value in _plain(payload.get("parameters", {})))
-    return f"⚙️ *{escaped(what)}*{undone}: {reason}" + (f" ({escaped(values)})" if values else "")
-
-
-def _plain(parameters: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return those of an action's parameters that a person can read in a line."""
-    return [
-        (name, value)
-        for name, value in parameters.items()
-        if value and value != "None" and value[0] not in "[{(" and len(value) <= 100
-    ]
-
-
 def notes_message(telling: Telling, *, buttons: bool) -> Message:
     """Return what is told beside alerts."""
     group = telling.group
     blocks: list[Block] = [context(_DOUBLED)] if telling.doubled else []
-    blocks += _notes_blocks(group, buttons=buttons)
+    blocks += notes_blocks(group, buttons=buttons)
     text = note_text(group.notes[0]) if group.notes else "nothing new"
     return Message(cut(text, MAX_FALLBACK) or "-", COLOURS[Tier.INFO], tuple(blocks))
-
-
-def _notes_blocks(group: Group, *, buttons: bool) -> list[Block]:
-    blocks: list[Block] = []
-    for note in group.notes[:_MOST_NOTES]:
-        if note.kind == "report":
-            blocks += report_blocks(note.payload)
-            continue
-        blocks.append(section(note_text(note)))
-        found = note_buttons(note, group.key) if buttons else []
-        blocks += [actions(found)] if found else []
-    if hidden := len(group.notes) - _MOST_NOTES:
-        blocks += [context(f"… and {hidden} more: `ds4watch status` has them")] if hidden > 0 else []
-    return blocks
 
 
 def follow_up(telling: Telling, threshold: Threshold, *, buttons: bool) -> Message | None:
@@ -283,7 +219,7 @@ def follow_up(telling: Telling, threshold: Threshold, *, buttons: bool) -> Messa
     blocks = [section(_member_text(it, threshold, telling.at)) for it in fresh[:_MOST_LISTED]]
     if len(fresh) > _MOST_LISTED:
         blocks.append(context(f"… and {len(fresh) - _MOST_LISTED} more"))
-    blocks += _notes_blocks(group, buttons=buttons)
+    blocks += notes_blocks(group, buttons=buttons)
     if telling.why is Why.REPEAT:
         blocks.append(section(f"Still: {escaped(title_of(group))}"))
     if not blocks:

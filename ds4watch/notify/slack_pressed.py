@@ -12,17 +12,20 @@ _MOST_SIGNS = 1000
 
 
 def settled(
-    attachments: Sequence[Mapping[str, Any]], value: str, told: str
+    attachments: Sequence[Mapping[str, Any]], verb: str, value: str, told: str
 ) -> list[dict[str, Any]] | None:
-    """Return attachments in which `told` stands in place of the buttons that carry `value`.
+    """Return attachments in which `told` stands in place of a button, and of those beside it.
 
-    None if no button of theirs does.
+    None if there is no button of that verb and value.
     """
     found, is_there = [], False
     for it in attachments:
         blocks = []
         for block in it.get("blocks", ()):
-            is_pressed = any(one.get("value") == value for one in block.get("elements", ()))
+            is_pressed = any(
+                (one.get("action_id"), one.get("value")) == (verb, value)
+                for one in block.get("elements", ())
+            )
             is_there = is_there or is_pressed
             blocks.append(context(cut(escaped(told), _MOST_SIGNS)) if is_pressed else block)
         found.append({name: it[name] for name in _KEPT if name in it} | {"blocks": blocks})

@@ -223,7 +223,7 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("post", "/keys"): {"told": "team-a is let in"},
     ("post", "/keys/{name}/revoke"): {"told": "team-a is let in no more"},
     ("post", "/keys/{name}/rotate"): {"told": "team-a has another secret"},
-    ("post", "/hooks/alertmanager"): {"firing": 1, "resolved": 0, "refused": [], "known": 1},
+    ("post", "/hooks/alertmanager"): {"firing": 1, "resolved": 0, "refused": [], "left_out": 0, "known": 1},
     ("get", "/reports/{period}"): _REPORT,
     ("post", "/reports/{period}"): _REPORT,
     ("post", "/reload"): {"told": "the files are checked; what comes of it is in the audit"},

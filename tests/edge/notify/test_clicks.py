@@ -57,8 +57,7 @@ class Desk:
             self.orders,
             rig.store,
             slack,
-            allowed=[ANN, EVE],
-            names={ANN: "ann"},
+            allowed={ANN: "ann", EVE: ""},
             secret=Secret(SECRET),
             settings=rig.settings,
             metrics=rig.telemetry.process,
@@ -182,7 +181,12 @@ async def test_a_name_that_slack_tells_makes_nobody_somebody_else(desk: Desk) ->
 
 @pytest.mark.parametrize(
     ("verb", "waits", "gone"),
-    [("approve", False, True), ("undo", False, True), ("undo", True, False), ("hold", False, False)],
+    [
+        ("approve", False, True),
+        ("undo", False, True),
+        ("undo", True, False),
+        ("hold", False, False),
+    ],
 )
 async def test_a_question_that_was_answered_has_no_buttons_any_more(
     desk: Desk, verb: str, waits: bool, gone: bool
@@ -192,14 +196,19 @@ async def test_a_question_that_was_answered_has_no_buttons_any_more(
     value = json.dumps({"group": "g", "action": "a1", "pool": "default"})
     asked = {"type": "section", "text": {"type": "mrkdwn", "text": "May this be done?"}}
     others = {"type": "actions", "elements": [{"type": "button", "value": "{}", **LABEL}]}
-    ours = {"type": "actions", "elements": [{"type": "button", "value": value, **LABEL}]}
+    ours = {
+        "type": "actions",
+        "elements": [{"type": "button", "value": value, **LABEL, "action_id": verb}],
+    }
     seen = [{"color": "#1976d2", "id": 1, "blocks": [asked, ours, others]}]
     message = {"ts": post.ts, "text": "May this be done?", "attachments": seen}
     await desk.clicks.interaction(interaction(verb, value) | {"message": message})
     assert post.edits == (1 if gone else 0)
     if gone:
         assert post.attachments[0]["blocks"][0] == asked
-        assert f"{verb} is noted (by ann)" in post.attachments[0]["blocks"][1]["elements"][0]["text"]
+        assert (
+            f"{verb} is noted (by ann)" in post.attachments[0]["blocks"][1]["elements"][0]["text"]
+        )
         assert post.attachments[0]["blocks"][2] == others
 
 
@@ -214,7 +223,8 @@ async def test_buttons_stay_when_slack_does_not_take_the_edit(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     value = '{"action": "a1"}'
-    blocks = [{"type": "actions", "elements": [{"type": "button", "value": value, **LABEL}]}]
+    pressed = {"type": "button", "value": value, **LABEL, "action_id": "approve"}
+    blocks = [{"type": "actions", "elements": [pressed]}]
     message = {"ts": "0.0", "attachments": [{"blocks": blocks}]}
     await desk.clicks.interaction(interaction("approve", value) | {"message": message})
     assert len(desk.orders.given) == 1

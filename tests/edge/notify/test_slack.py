@@ -409,7 +409,7 @@ async def test_an_action_is_told_in_the_thread_of_its_cause_with_a_way_back(
         "action a1",
         "action",
         rig.clock.now(),
-        {"action": "set_level:default:1", "what": "set_level", "target": "default", "reason": "r"},
+        {"action": "exclude_worker:w1:1", "what": "exclude_worker", "target": "w1", "reason": "r"},
         (fingerprint,),
     )
     await rig.store.add_notes(note)
@@ -423,7 +423,7 @@ async def test_an_action_is_told_in_the_thread_of_its_cause_with_a_way_back(
         for element in block["elements"]
     ]
     assert button["action_id"] == "undo"
-    assert json.loads(button["value"])["action"] == "set_level:default:1"
+    assert json.loads(button["value"])["action"] == "exclude_worker:w1:1"
 
 
 async def test_a_question_has_two_buttons_and_its_time_limit(rig: Rig, slack: SlackServer) -> None:
