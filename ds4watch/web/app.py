@@ -137,6 +137,10 @@ async def _invalid_problem(request: Request, error: Exception) -> Response:
 
 
 def _plain(item: dict[str, Any]) -> str:
+    if item["type"] == "json_invalid":
+        return f"body: is no JSON, at character {item['loc'][-1]}"
+    if item["type"] == "model_attributes_type" and tuple(item["loc"]) == ("body",):
+        return "body: has to be a JSON object, sent with Content-Type: application/json"
     place: Sequence[Any] = item["loc"]
     name = ".".join(str(part) for part in place if part not in ("body", "query", "path"))
     return f"{name or 'body'}: {item['msg'][:200]}"

@@ -75,3 +75,10 @@ def paged(
     last = key(rest[limit - 1])
     page = [it for it in rest if key(it) <= last]
     return page, cursor_of(last) if len(page) < len(rest) else None
+
+
+def there(found: T | None, told: str) -> T:
+    """Return what was found; answer 404 with what is told if it is nothing."""
+    if found is None:
+        raise HTTPException(404, told)
+    return found

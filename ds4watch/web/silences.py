@@ -18,7 +18,7 @@ from ds4watch.web.bodies_desk import (
     SilenceRequest,
 )
 from ds4watch.web.docs import MISSING, REFUSED, REFUSED_WRITES
-from ds4watch.web.paging import Cursor, Limit, paged
+from ds4watch.web.paging import Cursor, Limit, paged, there
 from ds4watch.web.ports import AdminCommands, AdminDesk, AdminSource
 from ds4watch.web.who import who_of
 
@@ -66,9 +66,7 @@ def silences(desk: AdminDesk, clock: Clock) -> APIRouter:
     @router.get("/{silence_id}", summary="A silence", responses=REFUSED | MISSING)
     async def one(silence_id: _Id) -> SilenceBody:
         found = await desk.one_silence(silence_id)
-        if found is None:
-            raise HTTPException(404, f"there is no silence {silence_id}")
-        return SilenceBody(**found)
+        return SilenceBody(**there(found, f"there is no silence {silence_id}"))
 
     @router.delete(
         "/{silence_id}",

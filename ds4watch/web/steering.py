@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi import APIRouter, Path, Query, Request
 
 from ds4watch.model.action import ActionStatus
 from ds4watch.web.bodies import Told
@@ -18,7 +18,7 @@ from ds4watch.web.bodies_desk import (
     VerbRequest,
 )
 from ds4watch.web.docs import MISSING, REFUSED, REFUSED_WRITES
-from ds4watch.web.paging import Cursor, Limit, cursor_of, place_of, timed_place
+from ds4watch.web.paging import Cursor, Limit, cursor_of, place_of, there, timed_place
 from ds4watch.web.ports import AdminDesk
 from ds4watch.web.who import who_of
 
@@ -57,10 +57,7 @@ def steering(desk: AdminDesk) -> APIRouter:
 
     @router.get("/actions/{action}", summary="An action", responses=REFUSED | MISSING)
     async def action(action: _Action) -> ActionBody:
-        found = await desk.action(action)
-        if found is None:
-            raise HTTPException(404, f"there is no action {action}")
-        return ActionBody(**found)
+        return ActionBody(**there(await desk.action(action), _no_action(action)))
 
     @router.post(
         "/actions/{action}/{verb}",
@@ -71,8 +68,7 @@ def steering(desk: AdminDesk) -> APIRouter:
     async def steer(
         action: _Action, verb: ActionVerb, body: VerbRequest, request: Request
     ) -> CommandBody:
-        if await desk.action(action) is None:
-            raise HTTPException(404, f"there is no action {action}")
+        there(await desk.action(action), _no_action(action))
         asked = {"action": action, "why": body.why}
         who = who_of(request, body.who)
         return CommandBody(**await desk.ask(kind=verb, body=asked, who=who))
@@ -80,9 +76,7 @@ def steering(desk: AdminDesk) -> APIRouter:
     @router.get("/commands/{number}", summary="What came of a command", responses=REFUSED | MISSING)
     async def command(number: _Number) -> CommandBody:
         found = await desk.command(number)
-        if found is None:
-            raise HTTPException(404, f"there is no command {number}")
-        return CommandBody(**found)
+        return CommandBody(**there(found, f"there is no command {number}"))
 
     @router.post(
         "/reload",
@@ -95,3 +89,7 @@ def steering(desk: AdminDesk) -> APIRouter:
         return Told(told="the files are checked; what comes of it is in the audit")
 
     return router
+
+
+def _no_action(action: str) -> str:
+    return f"there is no action {action}"

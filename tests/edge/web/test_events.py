@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from ds4watch.web import events as module
-from ds4watch.web.events import EventFeed, Listener, events_of, start_of
+from ds4watch.web.events import EventFeed, EventStream, Listener, events_of, start_of
 from tests.edge.web.asking import API
 from tests.edge.web.fake_daemon import FakeDaemon
 from tests.edge.web.fake_desk import FakeDesk
@@ -143,3 +143,21 @@ def test_an_outcome_that_set_a_level_is_told_as_a_level_too() -> None:
     failed = {"kind": "outcome", "detail": {"status": "failed", "after": {"level": 2}}}
     assert [name for name, _ in events_of(failed)] == ["action"]
     assert [name for name, _ in events_of({"kind": "key"})] == ["audit"]
+
+
+async def test_a_fault_while_events_are_sent_is_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stream = EventStream(EventFeed(FakeDesk()), after=None, newest=0, topics=())
+
+    async def receive() -> dict[str, str]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        raise LookupError(message["type"])
+
+    await stream({}, receive, send)
+    (record,) = caplog.records
+    assert record.message == "events to a listener ended on a fault"
+    assert record.exc_info is not None

@@ -145,3 +145,21 @@ async def test_an_export_is_streamed_and_its_refusals_are_problems() -> None:
         for query in ("start_at=5&end_at=5", "start_at=0&end_at=99999999", f"{span}&target=none"):
             refused = await ask(client, "GET", f"/history/export?{query}")
             assert refused.status == 422, query
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("application/json", "body: is no JSON, at character 1"),
+        ("text/plain", "body: has to be a JSON object, sent with Content-Type: application/json"),
+    ],
+)
+async def test_a_body_that_is_none_is_refused_in_a_word_that_helps(kind: str, told: str) -> None:
+    headers = bearer(Role.OPERATOR) | {"Content-Type": kind}
+    async with (
+        serving(FakeDaemon()) as server,
+        aiohttp.ClientSession(server.url) as client,
+        client.post("/api/ds4/v1/silences", data="{bad", headers=headers) as answer,
+    ):
+        assert answer.status == 422
+        assert (await answer.json(content_type=None))["detail"] == told
