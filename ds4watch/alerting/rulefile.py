@@ -160,14 +160,15 @@ def _expression_faults(
     try:
         kind = value_type(parse(expression))
     except QueryError as error:
-        place = _place(expression, error.position)
+        place = place_of_fault(expression, error.position)
         yield document.finding(path, f"{name}: {' '.join(str(error).split())}{place}")
         return
     if kind not in (ValueType.SCALAR, ValueType.VECTOR):
         yield document.finding(path, f"{name}: is a {kind}, which a rule cannot be")
 
 
-def _place(expression: str, position: int | None) -> str:
+def place_of_fault(expression: str, position: int | None) -> str:
+    """Return where in an expression a fault is, to be said after it; empty if not known."""
     if position is None:
         return ""
     before = expression[:position]

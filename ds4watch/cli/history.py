@@ -15,10 +15,11 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from ds4watch.alerting.rulefile import place_of_fault
 from ds4watch.cli.common import Config, Json, State, new_app, print_json, tell
 from ds4watch.cli.console import console
 from ds4watch.cli.history_output import bar, matrix_document, matrix_rows, sink, stats_table
-from ds4watch.cli.instants import instant
+from ds4watch.cli.instants import instant, step_seconds
 from ds4watch.config.files import find_settings
 from ds4watch.config.places import resolve_state_dir
 from ds4watch.config.settings import StoreSettings
@@ -27,7 +28,7 @@ from ds4watch.engine.archive import Progress as Told
 from ds4watch.engine.archive import prune as prune_store
 from ds4watch.engine.query_wire import RangeQuery
 from ds4watch.fleet.lock import daemon_lock, running_daemon
-from ds4watch.model.errors import ConfigError, Located
+from ds4watch.model.errors import BadQueryError, ConfigError, Located
 
 app = new_app(no_args_is_help=True)
 T = TypeVar("T")
@@ -35,10 +36,11 @@ T = TypeVar("T")
 _SHOWN_DAMAGES = 10
 _START = typer.Option(
     "--start",
+    "--from",
     metavar="TIME",
     help="Begin: ISO 8601 (UTC, unless it has a zone), unix seconds, or an age such as 2h.",
 )
-_END = typer.Option("--end", metavar="TIME", help="End, likewise. [default: now]")
+_END = typer.Option("--end", "--to", metavar="TIME", help="End, likewise. [default: now]")
 
 
 class Format(StrEnum):
@@ -143,18 +145,22 @@ def query(
     start: Annotated[str, _START] = "1h",
     end: Annotated[str | None, _END] = None,
     step: Annotated[
-        float, typer.Option("--step", min=0.001, help="Seconds from one value to the next.")
-    ] = 60.0,
+        str,
+        typer.Option("--step", metavar="TIME", help="From one value to the next: 15s, or seconds."),
+    ] = "60s",
     as_json: Json = False,
 ) -> None:
     """Evaluate PromQL over the stored samples, step by step; prints CSV.
 
-    Example: ds4watch history query 'sum(rate(ds4_generated_tokens_total[5m]))' --start 6h
+    Example: ds4watch history query 'sum(rate(ds4_generated_tokens_total[5m]))' --start 6h --step 5m
     """
     choice = _choice(None, None, start, end)
     settings, folder = _place(config, state)
-    asked = RangeQuery(expression, choice.start_at, choice.end_at, step)
-    matrix = asyncio.run(range_of(settings, folder, asked))
+    asked = RangeQuery(expression, choice.start_at, choice.end_at, step_seconds(step))
+    try:
+        matrix = asyncio.run(range_of(settings, folder, asked))
+    except BadQueryError as error:
+        raise _bad("PROMQL", f"{error}{place_of_fault(expression, error.position)}") from error
     if as_json:
         print_json(matrix_document(matrix))
     else:

@@ -13,13 +13,12 @@ from typing import Annotated
 
 import typer
 
-from ds4watch.alerting.durations import parse_duration
 from ds4watch.alerting.rulefile import load_rules
 from ds4watch.cli.common import Config, Json, State, print_json
 from ds4watch.cli.console import console
 from ds4watch.cli.history import SystemClock
 from ds4watch.cli.history_output import bar
-from ds4watch.cli.instants import instant
+from ds4watch.cli.instants import instant, step_seconds
 from ds4watch.cli.plot import write_plot
 from ds4watch.cli.replay_json import replay_json
 from ds4watch.cli.replay_output import Shown, replay_parts
@@ -49,6 +48,7 @@ From = Annotated[
     str | None,
     typer.Option(
         "--from",
+        "--start",
         metavar="TIME",
         help="Begin: ISO 8601 (UTC, unless it has a zone), unix seconds, or an age such as 6h. "
         "[default: a day before the end]",
@@ -57,7 +57,7 @@ From = Annotated[
 To = Annotated[
     str | None,
     typer.Option(
-        "--to", metavar="TIME", help="End, likewise. [default: the newest sample, or now]"
+        "--to", "--end", metavar="TIME", help="End, likewise. [default: the newest sample, or now]"
     ),
 ]
 Step = Annotated[
@@ -156,7 +156,7 @@ def replay_rules(  # noqa: PLR0917 - Typer makes an option of each
     groups = _groups(paths, only or ())
     policy_path = policy or policy_file(loaded)
     its_policy = load_policy(read_text(policy_path), str(policy_path))
-    span = _Span(start, end, _step(step), SystemClock().now())
+    span = _Span(start, end, step_seconds(step), SystemClock().now())
     if plot is not None and plot.suffix not in (".png", ".svg"):
         raise _bad("--plot", f"{plot} must end in .png or .svg")
     with _past(loaded, state, groups, span, store=store, source=source) as past:
@@ -232,16 +232,6 @@ def _place(loaded: LoadedSettings, state: Path | None, store: str | None) -> Pla
     settings = loaded.settings
     folder = (state or resolve_state_dir(settings, os.environ)).absolute()
     return place_of(settings.store, folder, Which.SAMPLES)
-
-
-def _step(text: str) -> float:
-    try:
-        seconds = parse_duration(text)
-    except ValueError as error:
-        raise _bad("--step", str(error)) from error
-    if not seconds > 0:
-        raise _bad("--step", f"must be over 0, got {text!r}")
-    return seconds
 
 
 def _extent(past: Past) -> str:

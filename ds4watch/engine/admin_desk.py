@@ -16,16 +16,10 @@ from ds4watch.engine.command_run import CommandRun
 from ds4watch.engine.history_export import HistoryExport
 from ds4watch.engine.silence_desk import SilenceDesk
 from ds4watch.engine.status import audit_json
+from ds4watch.history.asked_values import Command, GivenAnswer
 from ds4watch.history.desk import Desk
-from ds4watch.history.rows import (
-    ActionFilter,
-    ActionRecord,
-    AuditEntry,
-    AuditKind,
-    Command,
-    GivenAnswer,
-    QualityRun,
-)
+from ds4watch.history.quality_values import QualityRun
+from ds4watch.history.rows import ActionFilter, ActionRecord, AuditEntry, AuditKind
 from ds4watch.model.ports import Clock
 
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from ds4watch.cost.key_spending import spent_by_key
-from ds4watch.history.rows import AuditEntry, AuditKind, StoredKey
+from ds4watch.history.asked_values import StoredKey
+from ds4watch.history.rows import AuditEntry, AuditKind
 from ds4watch.model.errors import RefusedError, StoreError
 from ds4watch.model.key_budget import BudgetLeft, KeyBudget, KeyUse, Span, budget_left, span_of
 from ds4watch.model.key_easing import Ease, KeyStanding, ease_of, standings_of

@@ -10,8 +10,9 @@ from types import MappingProxyType
 from typing import Any
 
 from ds4watch.engine.silence_desk import SilenceDesk
+from ds4watch.history.asked_values import Command, CommandStatus
 from ds4watch.history.desk import Desk
-from ds4watch.history.rows import AuditEntry, AuditKind, Command, CommandStatus
+from ds4watch.history.rows import AuditEntry, AuditKind
 from ds4watch.history.state import StateStore
 from ds4watch.model.errors import Ds4watchError, EdgeError, RefusedError, StoreError
 from ds4watch.model.ports import Clock

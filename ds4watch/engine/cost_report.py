@@ -14,7 +14,7 @@ from ds4watch.cost.parts import method_of
 from ds4watch.cost.recent import Where, WorkerHour, worker_hours
 from ds4watch.cost.split import split
 from ds4watch.cost.storage import storage_nanos
-from ds4watch.history.rows import CostRow, StorageRow, WorkRow
+from ds4watch.history.ledger_values import CostRow, StorageRow, WorkRow
 from ds4watch.history.state import StateStore
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds

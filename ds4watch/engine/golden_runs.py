@@ -24,14 +24,8 @@ from ds4watch.engine.signals import (
     QualityReading,
     with_reading,
 )
-from ds4watch.history.rows import (
-    AuditEntry,
-    AuditKind,
-    GoldenAnswer,
-    GoldenRun,
-    GoldenStatus,
-    QualityRun,
-)
+from ds4watch.history.quality_values import GoldenAnswer, GoldenRun, GoldenStatus, QualityRun
+from ds4watch.history.rows import AuditEntry, AuditKind
 from ds4watch.model.errors import ConfigError, RefusedError, StoreError, WorkerError
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import Clock

@@ -19,7 +19,8 @@ from ds4watch.engine.parts import Known
 from ds4watch.engine.quality_run import METRIC, fixed_prompts, measure, pairs
 from ds4watch.engine.signals import QualityReading, with_reading
 from ds4watch.fleet.client import WorkerClient
-from ds4watch.history.rows import AuditEntry, AuditKind, QualityRun, Retention
+from ds4watch.history.quality_values import QualityRun
+from ds4watch.history.rows import AuditEntry, AuditKind, Retention
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
 from ds4watch.model.errors import EdgeReason, StoreError, WorkerError

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ds4watch.cost.hours import HOUR_SECONDS, hour_of
 from ds4watch.cost.storage import Kept, StoragePrice, storage_price_at
-from ds4watch.history.rows import StorageRow
+from ds4watch.history.ledger_values import StorageRow
 from ds4watch.model.errors import StoreError
 from ds4watch.model.ports import Clock, UnixSeconds
 

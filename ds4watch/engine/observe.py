@@ -37,7 +37,7 @@ from ds4watch.engine.start_check import doubt_samples
 from ds4watch.engine.stays import measured_prefill, startup_samples, stay_samples
 from ds4watch.engine.targets import Registry, departures, registry
 from ds4watch.fleet.prefill import PrefillRates
-from ds4watch.history.rows import SpoolBatch
+from ds4watch.history.ledger_values import SpoolBatch
 from ds4watch.model.errors import EdgeReason
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.scrape import ScrapeFailure, ScrapeResult, Target

@@ -9,7 +9,8 @@ from typing import Any
 
 from ds4watch.actions.runner import Runner
 from ds4watch.engine.command_run import Carry
-from ds4watch.history.rows import ActionRecord, Command
+from ds4watch.history.asked_values import Command
+from ds4watch.history.rows import ActionRecord
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionStatus, Hold
 from ds4watch.model.errors import RefusedError

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from ds4watch.fleet.own_use import OwnUse
-from ds4watch.history.rows import OwnRow
+from ds4watch.history.ledger_values import OwnRow
 from ds4watch.model.errors import StoreError
 from ds4watch.model.ports import Clock
 from ds4watch.model.worker import WorkerView

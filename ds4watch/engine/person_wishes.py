@@ -8,7 +8,8 @@ from dataclasses import replace
 from ds4watch.fleet.start_times import StartTimes
 from ds4watch.fleet.supervisor import Supervisor
 from ds4watch.fleet.wish import By, Wanted, Wish
-from ds4watch.history.rows import StartTime, WorkerWish
+from ds4watch.history.asked_values import WorkerWish
+from ds4watch.history.rows import StartTime
 from ds4watch.history.state import StateStore
 from ds4watch.model.errors import RefusedError
 from ds4watch.model.ports import Clock, UnixSeconds

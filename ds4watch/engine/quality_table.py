@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ds4watch.engine.parts import Known
 from ds4watch.engine.quality_run import METRIC
-from ds4watch.history.rows import GoldenAnswer
+from ds4watch.history.quality_values import GoldenAnswer
 from ds4watch.model.money import NANOS_PER_UNIT
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.quality.paired import Allowed, Loss

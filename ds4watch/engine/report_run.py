@@ -12,7 +12,8 @@ from typing import Any
 from ds4watch.alerting.grouping import Note
 from ds4watch.engine.query_process import QueryProcess
 from ds4watch.engine.query_wire import RangeQuery
-from ds4watch.history.rows import ActionRecord, CostRow, WorkRow
+from ds4watch.history.ledger_values import CostRow, WorkRow
+from ds4watch.history.rows import ActionRecord
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionStatus
 from ds4watch.model.errors import QueryError, StoreError

@@ -27,7 +27,8 @@ from ds4watch.history.line import Fence
 from ds4watch.history.live import LiveBuffer
 from ds4watch.history.migrate import Which
 from ds4watch.history.place import place_of
-from ds4watch.history.rows import AuditEntry, AuditKind, QualityRun, RestoredState
+from ds4watch.history.quality_values import QualityRun
+from ds4watch.history.rows import AuditEntry, AuditKind, RestoredState
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
 from ds4watch.model.ports import Clock, UnixSeconds

@@ -12,7 +12,7 @@ from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.fleet.rolling import Change, Stage, Status
 from ds4watch.fleet.rolling_plan import Kind, Move, Slot
 from ds4watch.fleet.rolling_watch import Baseline
-from ds4watch.history.rows import RollingChange
+from ds4watch.history.asked_values import RollingChange
 
 
 @dataclass(frozen=True, slots=True)

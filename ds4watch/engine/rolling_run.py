@@ -28,7 +28,8 @@ from ds4watch.fleet.rolling_plan import Slot
 from ds4watch.fleet.rolling_steps import next_step
 from ds4watch.fleet.rolling_watch import Quality
 from ds4watch.fleet.wish import By, Wanted, Wish
-from ds4watch.history.rows import AuditEntry, AuditKind, RollingChange
+from ds4watch.history.asked_values import RollingChange
+from ds4watch.history.rows import AuditEntry, AuditKind
 from ds4watch.history.state import StateStore
 from ds4watch.model.errors import StoreError
 

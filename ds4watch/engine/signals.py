@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from ds4watch.history.rows import RequestTotals as StoredTotals
+from ds4watch.history.ledger_values import RequestTotals as StoredTotals
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
 from ds4watch.model.ports import UnixSeconds

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from ds4watch.history.rows import SpoolBatch
+from ds4watch.history.ledger_values import SpoolBatch
 from ds4watch.model.errors import EdgeError
 from ds4watch.model.usage import RequestRecord
 

@@ -20,7 +20,8 @@ from ds4watch.engine.rulebook import Round
 from ds4watch.engine.sight import went_blind
 from ds4watch.engine.signals import NO_MODEL, POOL, midnight
 from ds4watch.engine.steering import Steered
-from ds4watch.history.rows import AuditEntry, AuditKind, CostRow, PaidRow, SpoolBatch, TickCommit
+from ds4watch.history.ledger_values import CostRow, PaidRow, SpoolBatch
+from ds4watch.history.rows import AuditEntry, AuditKind, TickCommit
 from ds4watch.model.action import ActionPlan, Refusal
 from ds4watch.model.alert import AlertPhase
 from ds4watch.model.errors import EdgeError

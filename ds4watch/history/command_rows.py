@@ -8,8 +8,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from ds4watch.history import sql
+from ds4watch.history.asked_values import Command, CommandStatus, GivenAnswer
 from ds4watch.history.audit_rows import insert_audit
-from ds4watch.history.rows import AuditEntry, AuditKind, Command, CommandStatus, GivenAnswer
+from ds4watch.history.rows import AuditEntry, AuditKind
 from ds4watch.history.state_models import commands, given_answers
 from ds4watch.model.ports import UnixSeconds
 

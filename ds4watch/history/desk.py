@@ -6,16 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ds4watch.history import action_rows, audit_rows, command_rows, meta_rows, silence_rows
+from ds4watch.history.asked_values import Command, CommandStatus, GivenAnswer
 from ds4watch.history.loss import Mended, Remembered
-from ds4watch.history.rows import (
-    ActionFilter,
-    ActionRecord,
-    AuditEntry,
-    Command,
-    CommandStatus,
-    GivenAnswer,
-    QualityRun,
-)
+from ds4watch.history.quality_values import QualityRun
+from ds4watch.history.rows import ActionFilter, ActionRecord, AuditEntry
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.silence import Silence
 

@@ -9,8 +9,9 @@ from sqlalchemy import Connection, and_, func, insert, select, update
 
 from ds4watch.history import sql
 from ds4watch.history.audit_rows import insert_audit
-from ds4watch.history.rows import AuditEntry, GoldenAnswer, GoldenRun, GoldenStatus
-from ds4watch.history.state_models import golden_answers, golden_runs
+from ds4watch.history.quality_models import golden_answers, golden_runs
+from ds4watch.history.quality_values import GoldenAnswer, GoldenRun, GoldenStatus
+from ds4watch.history.rows import AuditEntry
 from ds4watch.model.ports import UnixSeconds
 
 ANSWER_CHARACTERS = 2000

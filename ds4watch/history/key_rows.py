@@ -5,8 +5,10 @@ from __future__ import annotations
 from sqlalchemy import Connection, func, select
 
 from ds4watch.history import audit_rows, sql
-from ds4watch.history.rows import AuditEntry, StoredKey
-from ds4watch.history.state_models import api_keys, cost_hourly, requests_hourly
+from ds4watch.history.asked_values import StoredKey
+from ds4watch.history.ledger_models import cost_hourly, requests_hourly
+from ds4watch.history.rows import AuditEntry
+from ds4watch.history.state_models import api_keys
 from ds4watch.model.key_budget import KeyBudget, KeyUse
 from ds4watch.model.key_limits import KeyLimits
 from ds4watch.model.money import Nanos

@@ -13,14 +13,14 @@ from ds4watch.cost.attribution import CostPart
 from ds4watch.cost.parts import method_of
 from ds4watch.cost.recent import worker_hours
 from ds4watch.history import sql
-from ds4watch.history.rows import PaidRow, PlacedWork, StorageRow
-from ds4watch.history.state_models import (
+from ds4watch.history.ledger_models import (
     cost_hourly,
     cost_parts_hourly,
     paid_hourly,
     storage_hourly,
     work_hourly,
 )
+from ds4watch.history.ledger_values import PaidRow, PlacedWork, StorageRow
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.work import Place, Work

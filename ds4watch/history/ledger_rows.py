@@ -9,13 +9,13 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, select
 
 from ds4watch.history import ledger_parts, sql
-from ds4watch.history.rows import CostRow, RequestTotal, RequestTotals, SpoolBatch, WorkRow
-from ds4watch.history.state_models import (
+from ds4watch.history.ledger_models import (
     cost_hourly,
     requests_hourly,
     retries_hourly,
     spool_offsets,
 )
+from ds4watch.history.ledger_values import CostRow, RequestTotal, RequestTotals, SpoolBatch, WorkRow
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason, Usage

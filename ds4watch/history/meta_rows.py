@@ -8,8 +8,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select
 
 from ds4watch.history import sql
-from ds4watch.history.rows import QualityRun
-from ds4watch.history.state_models import meta, quality_runs, workers
+from ds4watch.history.quality_models import quality_runs
+from ds4watch.history.quality_values import QualityRun
+from ds4watch.history.state_models import meta, workers
 from ds4watch.model.worker import WorkerPhase, WorkerView
 
 LAST_TICK_AT = "last_tick_at"

@@ -11,9 +11,9 @@ from sqlalchemy import BigInteger, Connection, case, cast, column, func, select,
 
 from ds4watch.history import sql
 from ds4watch.history.columns import Instant
+from ds4watch.history.ledger_models import own_requests_hourly, requests_hourly
 from ds4watch.history.ledger_rows import hour_of
-from ds4watch.history.rows import OwnRow
-from ds4watch.history.state_models import own_requests_hourly, requests_hourly
+from ds4watch.history.ledger_values import OwnRow
 from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.usage import RequestOutcome

@@ -19,27 +19,27 @@ from sqlalchemy import (
 
 from ds4watch.history import sql
 from ds4watch.history.action_rows import in_force
+from ds4watch.history.ledger_models import (
+    cost_hourly,
+    cost_parts_hourly,
+    own_requests_hourly,
+    paid_hourly,
+    requests_hourly,
+    retries_hourly,
+    storage_hourly,
+    work_hourly,
+)
 from ds4watch.history.outbox_rows import GIVEN_UP, SENT
+from ds4watch.history.quality_models import golden_answers, golden_runs, quality_runs
 from ds4watch.history.rows import Retention
 from ds4watch.history.state_models import (
     actions,
     alert_events,
     audit,
     commands,
-    cost_hourly,
-    cost_parts_hourly,
-    golden_answers,
-    golden_runs,
     holds,
     outbox,
-    own_requests_hourly,
-    paid_hourly,
-    quality_runs,
-    requests_hourly,
-    retries_hourly,
     silences,
-    storage_hourly,
-    work_hourly,
 )
 from ds4watch.model.action import ActionStatus
 from ds4watch.model.ports import UnixSeconds

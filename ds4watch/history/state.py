@@ -27,40 +27,38 @@ from ds4watch.history import (
     worker_rows,
 )
 from ds4watch.history.alert_rows import AlertKey
+from ds4watch.history.asked_values import RollingChange, StoredKey, WorkerWish
 from ds4watch.history.database import Database
 from ds4watch.history.desk import Desk
 from ds4watch.history.lease import VANISHED_SECONDS
 from ds4watch.history.ledger_rows import hour_of
+from ds4watch.history.ledger_values import (
+    CostRow,
+    OwnRow,
+    PlacedWork,
+    RequestTotals,
+    StorageRow,
+    WorkRow,
+)
 from ds4watch.history.line import Fence, SetAside, Tuning
 from ds4watch.history.loss import Mended, Remembered
 from ds4watch.history.migrate import Which
 from ds4watch.history.place import Place
+from ds4watch.history.quality_values import GoldenAnswer, GoldenRun, QualityRun
 from ds4watch.history.request_sums import RequestSum, SumBy
 from ds4watch.history.rows import (
     ActionRecord,
     AuditEntry,
     AuditKind,
     Committed,
-    CostRow,
-    GoldenAnswer,
-    GoldenRun,
     JobRun,
     Notification,
-    OwnRow,
-    PlacedWork,
-    QualityRun,
-    RequestTotals,
     RestoredState,
     Retention,
-    RollingChange,
     StartTime,
-    StorageRow,
     StoredGroup,
-    StoredKey,
     TickCommit,
     Verified,
-    WorkerWish,
-    WorkRow,
 )
 from ds4watch.history.tick_rows import Written, restored_state, stored_state
 from ds4watch.model.action import ActionPlan, ActionStatus, Hold, Outcome

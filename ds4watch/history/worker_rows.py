@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from sqlalchemy import Connection, delete, insert, select
 
 from ds4watch.history import audit_rows, sql
-from ds4watch.history.rows import AuditEntry, AuditKind, RollingChange, StartTime, WorkerWish
+from ds4watch.history.asked_values import RollingChange, WorkerWish
+from ds4watch.history.rows import AuditEntry, AuditKind, StartTime
 from ds4watch.history.state_models import rolling_changes, start_times, worker_wishes
 
 STARTS_KEPT = 10

@@ -16,7 +16,7 @@ from typing import Protocol
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ds4watch.history.rows import GivenAnswer
+from ds4watch.history.asked_values import GivenAnswer
 from ds4watch.model.errors import StoreError
 from ds4watch.model.ports import Clock
 from ds4watch.web.gate import READS, Turned, Visitor

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ds4watch.history.rows import GivenAnswer
+from ds4watch.history.asked_values import GivenAnswer
 from ds4watch.model.question import Question
 from ds4watch.web.hooks import Hooks
 

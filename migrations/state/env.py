@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from ds4watch.history.state_models import STATE
+from ds4watch.history.state_tables import STATE
 
 context.configure(
     connection=context.config.attributes["connection"],

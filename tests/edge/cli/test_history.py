@@ -179,9 +179,30 @@ async def test_promql_is_evaluated_over_what_is_stored(state: Path) -> None:
     (series,) = json.loads(program.out)
     assert series["metric"] == {"job": "vllm"}
     assert [at for at, _ in series["values"]] == [NOW + 600, NOW + 630, NOW + 660]
-    wrong = await history(state, "query", "sum(a")
-    assert (wrong.out, wrong.err.count("\n")) == ("", 1)
-    assert wrong.code != 0
+
+
+@pytest.mark.parametrize("step", ["60s", "1m", "60", "60.0"])
+async def test_a_step_is_a_duration_or_seconds_and_the_span_is_as_of_replay(
+    state: Path, step: str
+) -> None:
+    span = ("--from", str(int(NOW) + 600), "--to", str(int(NOW) + 660), "--step", step)
+    ended = await history(state, "query", "sum by (job) (rate(a[1m]))", *span)
+    assert (ended.code, ended.err) == (0, "")
+    assert [row["time"][-18:-10] for row in rows_of(ended.out)] == ["21:10:00", "21:11:00"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("sum(a", "unclosed left parenthesis, at character 4"),
+        ("1 + info(a)", "the function info() is not supported, at character 5"),
+    ],
+)
+async def test_what_is_no_query_is_told_with_its_place(
+    state: Path, expression: str, told: str
+) -> None:
+    wrong = await history(state, "query", expression)
+    assert (wrong.code, wrong.out, wrong.err) == (2, "", f"ds4watch: PROMQL: {told}\n")
 
 
 async def test_a_file_is_for_its_owner_only(state: Path, tmp_path: Path) -> None:

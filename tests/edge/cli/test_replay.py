@@ -158,7 +158,7 @@ async def test_a_time_without_scrapes_is_left_out(tmp_path: Path) -> None:
     ("arguments", "told"),
     [
         (["--step", "fast"], "--step: must be a duration such as 30s, 5m or 1h30m, got 'fast'"),
-        (["--step", "0"], "--step: must be over 0, got '0'"),
+        (["--step", "0"], "--step: must be 0.001 s or more, got '0'"),
         (["--from", "noon"], "--from: must be a time such as"),
         (["--from", "2020-01-01", "--to", "2020-01-02"], "has nothing of that time (it goes from "),
         (["--to", "2025-02-19T20:00Z", "--from", "2025-02-19T21:00Z"], "is after the end"),

@@ -10,7 +10,8 @@ import pytest
 from ds4watch.engine.command_run import CommandRun
 from ds4watch.engine.parts import Known
 from ds4watch.engine.silence_desk import SilenceDesk
-from ds4watch.history.rows import AuditKind, Command, CommandStatus
+from ds4watch.history.asked_values import Command, CommandStatus
+from ds4watch.history.rows import AuditKind
 from ds4watch.history.state import StateStore
 from ds4watch.model.errors import EdgeReason, RefusedError, WorkerError
 from tests.edge.history.helpers import NOW, FixedClock

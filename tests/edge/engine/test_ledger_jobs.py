@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ds4watch.cost.storage import StoragePrice, storage_nanos
 from ds4watch.engine.ledger_jobs import LedgerJobs
-from ds4watch.history.rows import StorageRow
+from ds4watch.history.ledger_values import StorageRow
 from ds4watch.model.errors import EdgeReason, StoreError
 
 PRICES = (StoragePrice("*", 1000, 0.0), StoragePrice("logs", 2000, 0.0))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ds4watch.engine.spool import booked_whole, read_spools, remove, shrunk, sizes_in
-from ds4watch.history.rows import SpoolBatch
+from ds4watch.history.ledger_values import SpoolBatch
 from tests.unit.engine.test_signals import RECORD
 
 

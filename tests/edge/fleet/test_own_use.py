@@ -13,7 +13,7 @@ from ds4watch.engine.own_books import OwnBooks
 from ds4watch.fleet.client import WorkerClient
 from ds4watch.fleet.own_use import OwnUse, OwnWork
 from ds4watch.fleet.warm_up import Kind, Request
-from ds4watch.history.rows import OwnRow
+from ds4watch.history.ledger_values import OwnRow
 from ds4watch.history.state import StateStore
 from ds4watch.model.errors import EdgeReason, StoreError
 from ds4watch.model.worker import WorkerView

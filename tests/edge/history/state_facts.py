@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from ds4watch.history.rows import (
-    CostRow,
-)
+from ds4watch.history.ledger_values import CostRow
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import (
     ActionKind,

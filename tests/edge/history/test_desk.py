@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ds4watch.history.asked_values import CommandStatus, GivenAnswer
 from ds4watch.history.command_rows import ANSWER_LIFE_SECONDS
-from ds4watch.history.rows import (
-    ActionFilter,
-    AuditEntry,
-    AuditKind,
-    CommandStatus,
-    GivenAnswer,
-    QualityRun,
-    TickCommit,
-)
+from ds4watch.history.quality_values import QualityRun
+from ds4watch.history.rows import ActionFilter, AuditEntry, AuditKind, TickCommit
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import Hold
 from ds4watch.model.silence import LabelTest, Silence

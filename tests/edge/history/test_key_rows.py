@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ds4watch.history.rows import AuditEntry, AuditKind, CostRow, SpoolBatch, StoredKey, TickCommit
+from ds4watch.history.asked_values import StoredKey
+from ds4watch.history.ledger_values import CostRow, SpoolBatch
+from ds4watch.history.rows import AuditEntry, AuditKind, TickCommit
 from ds4watch.history.state import StateStore
 from ds4watch.model.key_budget import KeyBudget, KeyUse
 from ds4watch.model.key_limits import KeyLimits

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from ds4watch.engine.leadership import Leadership
 from ds4watch.history import audit_rows
 from ds4watch.history.lease import VANISHED_SECONDS, LeaseFence, LeaseStore, Replica
+from ds4watch.history.ledger_values import SpoolBatch
 from ds4watch.history.migrate import Which
-from ds4watch.history.rows import AuditEntry, AuditKind, SpoolBatch, TickCommit
+from ds4watch.history.rows import AuditEntry, AuditKind, TickCommit
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionKind, ActionPlan, ActionStatus, Outcome

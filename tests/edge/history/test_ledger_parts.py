@@ -13,7 +13,8 @@ from hypothesis.strategies import DrawFn
 
 from ds4watch.cost.attribution import Charge, CostPart, charges, staged
 from ds4watch.cost.prices import PriceEntry
-from ds4watch.history.rows import CostRow, PaidRow, SpoolBatch, StorageRow, TickCommit
+from ds4watch.history.ledger_values import CostRow, PaidRow, SpoolBatch, StorageRow
+from ds4watch.history.rows import TickCommit
 from ds4watch.history.state import StateStore
 from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason, Usage
 from ds4watch.model.worker import WorkerLoad, WorkerPhase, WorkerView

@@ -28,10 +28,11 @@ from sqlalchemy import (
 )
 
 from ds4watch.history.columns import Instant, Name, Number, Words
+from ds4watch.history.ledger_models import cost_hourly
 from ds4watch.history.migrate import Which, revisions, upgrade
 from ds4watch.history.migrations import configuration
 from ds4watch.history.sample_models import SAMPLES
-from ds4watch.history.state_models import STATE, cost_hourly
+from ds4watch.history.state_tables import STATE
 from ds4watch.model.errors import ConfigError
 from tests.edge.history.helpers import NOW, Base, Bases, PostgresBase, SqliteBase
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from ds4watch.history.ledger_values import CostRow
 from ds4watch.history.line import Tuning
 from ds4watch.history.migrate import Which
 from ds4watch.history.place import Server
 from ds4watch.history.postgres import PostgresHome
-from ds4watch.history.rows import CostRow, TickCommit
+from ds4watch.history.rows import TickCommit
 from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
 from ds4watch.model.errors import ConfigError, EdgeReason, StoreError

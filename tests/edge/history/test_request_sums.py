@@ -10,11 +10,12 @@ from hypothesis.strategies import DrawFn
 from sqlalchemy import insert
 
 from ds4watch.cost.key_spending import spent_by_key
+from ds4watch.history.ledger_models import cost_hourly
+from ds4watch.history.ledger_values import CostRow, SpoolBatch
 from ds4watch.history.migrate import Which, upgrade
 from ds4watch.history.request_sums import RequestSum, SumBy
-from ds4watch.history.rows import CostRow, SpoolBatch, TickCommit
+from ds4watch.history.rows import TickCommit
 from ds4watch.history.state import StateStore
-from ds4watch.history.state_models import cost_hourly
 from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason, Usage
 from tests.edge.clock import SystemClock
 from tests.edge.history.helpers import Bases

@@ -8,16 +8,9 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from ds4watch.history.rows import (
-    AuditEntry,
-    AuditKind,
-    CostRow,
-    JobRun,
-    QualityRun,
-    Retention,
-    SpoolBatch,
-    TickCommit,
-)
+from ds4watch.history.ledger_values import CostRow, SpoolBatch
+from ds4watch.history.quality_values import QualityRun
+from ds4watch.history.rows import AuditEntry, AuditKind, JobRun, Retention, TickCommit
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionStatus, Hold
 from tests.edge.history.helpers import NOW, Bases, FixedClock

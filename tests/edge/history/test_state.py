@@ -9,16 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from ds4watch.history.rows import (
-    AuditEntry,
-    AuditKind,
-    Committed,
-    QualityRun,
-    RequestTotals,
-    RollingChange,
-    SpoolBatch,
-    TickCommit,
-)
+from ds4watch.history.asked_values import RollingChange
+from ds4watch.history.ledger_values import RequestTotals, SpoolBatch
+from ds4watch.history.quality_values import QualityRun
+from ds4watch.history.rows import AuditEntry, AuditKind, Committed, TickCommit
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import (
     ActionStatus,

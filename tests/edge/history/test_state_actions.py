@@ -5,12 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from ds4watch.history.rows import (
-    AuditKind,
-    Committed,
-    TickCommit,
-    Verified,
-)
+from ds4watch.history.rows import AuditKind, Committed, TickCommit, Verified
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import (
     ActionKind,

@@ -12,9 +12,10 @@ import pytest
 from sqlalchemy import Connection
 
 from ds4watch.history.database import Database
+from ds4watch.history.ledger_values import CostRow, SpoolBatch
 from ds4watch.history.line import Tuning
 from ds4watch.history.migrate import Which
-from ds4watch.history.rows import AuditKind, CostRow, SpoolBatch, TickCommit
+from ds4watch.history.rows import AuditKind, TickCommit
 from ds4watch.history.state import StateStore
 from ds4watch.model.action import Hold
 from ds4watch.model.errors import EdgeReason, StoreError

@@ -4,14 +4,8 @@ from dataclasses import replace
 
 from ds4watch.cost.budgets import Budget, Period, Scope
 from ds4watch.engine.restart import budget_book
-from ds4watch.history.rows import (
-    Committed,
-    RequestTotal,
-    RequestTotals,
-    SpoolBatch,
-    TickCommit,
-    WorkRow,
-)
+from ds4watch.history.ledger_values import RequestTotal, RequestTotals, SpoolBatch, WorkRow
+from ds4watch.history.rows import Committed, TickCommit
 from ds4watch.history.state import StateStore
 from ds4watch.model.usage import RequestOutcome, RetryReason, Usage
 from tests.edge.history.helpers import NOW, Base

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ds4watch.history.rows import AuditKind, StartTime, WorkerWish
+from ds4watch.history.asked_values import WorkerWish
+from ds4watch.history.rows import AuditKind, StartTime
 from ds4watch.history.state import StateStore
 from tests.edge.clock import SystemClock
 from tests.edge.history.helpers import Bases

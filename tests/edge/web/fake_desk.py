@@ -7,7 +7,7 @@ from typing import Any
 
 from ds4watch.alerting.external import read_webhook
 from ds4watch.alerting.silences import read_matchers
-from ds4watch.history.rows import GivenAnswer
+from ds4watch.history.asked_values import GivenAnswer
 from ds4watch.model.errors import ConfigError, EdgeReason, Located, RefusedError, StoreError
 from tests.edge.web.fake_answers import AT, AUDIT
 

@@ -7,7 +7,8 @@ import pytest
 from ds4watch.cost.budgets import Budget, BudgetBook, Period, Scope
 from ds4watch.engine.api_keys import ApiKeys, board_keys, recovered
 from ds4watch.engine.cost_signals import key_budget_samples
-from ds4watch.history.rows import AuditEntry, StoredKey
+from ds4watch.history.asked_values import StoredKey
+from ds4watch.history.rows import AuditEntry
 from ds4watch.model.errors import EdgeReason, RefusedError, StoreError
 from ds4watch.model.key_budget import BudgetLeft, KeyBudget, KeyUse
 from ds4watch.model.key_limits import KeyLimits

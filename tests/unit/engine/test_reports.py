@@ -11,7 +11,7 @@ import pytest
 from ds4watch.config.notify import ReportSettings
 from ds4watch.engine.report_calendar import due_reports
 from ds4watch.engine.report_run import Span, lines_of, quantile, rows_of
-from ds4watch.history.rows import CostRow, WorkRow
+from ds4watch.history.ledger_values import CostRow, WorkRow
 from ds4watch.model.usage import Usage
 
 MONDAY = datetime(2026, 11, 30, tzinfo=UTC).timestamp()
