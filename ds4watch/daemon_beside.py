@@ -203,7 +203,7 @@ def _golden(daemon: Daemon, blueprint: Blueprint, stores: Stores, asker: Asker) 
     loaded = LoadedSettings(blueprint.settings, blueprint.file)
     return GoldenRuns(
         daemon.engine.known,
-        stores.state,
+        stores.state.quality,
         asker,
         profiles=partial(_references, daemon),
         questions=partial(golden_questions, loaded),
@@ -224,7 +224,7 @@ def _table(daemon: Daemon, blueprint: Blueprint, stores: Stores) -> QualityTable
 
     return QualityTable(
         daemon.engine.known,
-        stores.state,
+        stores.state.quality,
         references=partial(_references, daemon),
         weights=weights,
         currency=daemon.place.currency,
@@ -269,7 +269,7 @@ def _ledger(daemon: Daemon, blueprint: Blueprint) -> LedgerJobs:
     by_profile = offload_bytes_of(blueprint.profiles)
     known = daemon.engine.known
     return LedgerJobs(
-        daemon.state,
+        daemon.state.ledger,
         blueprint.state_dir,
         storage_prices_of(blueprint.settings),
         daemon.clock,

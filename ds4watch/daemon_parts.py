@@ -206,7 +206,7 @@ async def assemble(
             carry=acting.orders.carry(),
         ),
         starts=starts,
-        own_books=OwnBooks(client_of.own_use, supervisor, state, clock),
+        own_books=OwnBooks(client_of.own_use, supervisor, state.ledger, clock),
         rolling=rolling,
         keeper=keeper,
         board=board,

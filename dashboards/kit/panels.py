@@ -78,8 +78,10 @@ def _stat(view: View) -> Any:
 
 
 def _graph(view: View) -> Any:
-    made = timeseries.Panel().min(0).fill_opacity(10).line_width(1).show_points(VisibilityMode.AUTO)
+    made = timeseries.Panel().fill_opacity(10).line_width(1).show_points(VisibilityMode.AUTO)
     made.legend(_legend()).tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI))
+    if not view.is_signed:
+        made.min(0)
     if view.maximum is not None:
         made.axis_soft_max(view.maximum)
     if view.is_stacked:

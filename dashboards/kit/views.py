@@ -56,6 +56,7 @@ class View:
     codes: Codes = Codes.NONE
     is_stacked: bool = False
     maximum: float | None = None
+    is_signed: bool = False
     decimals: int | None = None
     engine_series: bool = False
     may_be_empty: str = ""

@@ -129,6 +129,46 @@ _HOUR = (
         may_be_empty=_NO_PAST,
     ),
 )
+_BUDGET = "{{who}} ({{scope}}), this {{period}}, {{currency}}"
+_LIMIT = f"ds4_cost_budget_limit{{{_CHOSEN}}}"
+_NO_BUDGET = "without `budgets`"
+_NO_DRIVERS = "without earlier days, and in the first minutes of an hour"
+_BUDGETS = (
+    graph(
+        "Of budgets, spent",
+        "percentunit",
+        "Share of each budget that its period has spent so far.",
+        (f"ds4_cost_budget_spent{{{_CHOSEN}}} / {_LIMIT}", _BUDGET),
+        alert="BudgetUsed",
+        may_be_empty=_NO_BUDGET,
+    ),
+    graph(
+        "Of budgets, what the period comes to",
+        "percentunit",
+        "If the rest of the period is like the last 24 hours.",
+        (f"ds4_cost_budget_projected{{{_CHOSEN}}} / {_LIMIT}", _BUDGET),
+        alert="BudgetProjected",
+        may_be_empty=_NO_BUDGET,
+    ),
+)
+_UNUSUAL = (
+    graph(
+        "How unusual each driver of cost is",
+        "none",
+        "Over 1, or under -1: unlike the same hour of earlier days and the last hours.",
+        (f"ds4_cost_anomaly_score{{{_CHOSEN}}}", "{{driver}} {{currency}}"),
+        may_be_empty=_NO_DRIVERS,
+        is_signed=True,
+    ),
+    graph(
+        "Money of this hour that is due to it",
+        "none",
+        "More than usual, or less (negative), by what moves the cost.",
+        (f"ds4_cost_anomaly_impact{{{_CHOSEN}}}", "{{driver}} {{currency}}"),
+        may_be_empty=_NO_DRIVERS,
+        is_signed=True,
+    ),
+)
 _DRIVERS = (
     graph(
         "Cost of the time with requests, by stage",
@@ -190,6 +230,8 @@ COST = Page(
         Section("Now", _NOW),
         Section("Money", _MONEY),
         Section("This hour", _HOUR),
+        Section("Budgets", _BUDGETS),
+        Section("What is unusual", _UNUSUAL),
         Section("What drives it", _DRIVERS),
     ),
 )

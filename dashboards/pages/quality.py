@@ -12,6 +12,13 @@ _FINISHED = f"rate(ds4_finished_requests_total{_CHOSEN}{RATE})"
 _CUT = f'rate(ds4_finished_requests_total{{profile=~"$profile",reason="length"}}{RATE})'
 _GENERATED = f"rate(ds4_generated_tokens_total{_CHOSEN}{RATE})"
 _DROP = f"max by (profile, reference) (ds4_quality_accuracy_drop_points{_CHOSEN})"
+_AGREEMENT = (
+    "max by (profile, reference) "
+    '(ds4_quantization_error{profile=~"$profile",metric="top1_agreement_ratio"})'
+)
+_BY_CLASS = (
+    'max by (profile, reference, class) (ds4_quality_class_{}_points{{profile=~"$profile"}})'
+)
 _SCORE = 'ds4_answer_score_sum_total{worker!="",profile=~"$profile"}'
 _SCORED = 'ds4_answers_scored_total{worker!="",profile=~"$profile"}'
 _NOT_SCORED = "until an answer was scored: one of `gateway.score_every`"
@@ -86,6 +93,25 @@ _AGAINST = (
         (_DROP, "{{profile}} against {{reference}}"),
         alert="AccuracyDropHigh",
         may_be_empty=_NOT_ASKED,
+        is_signed=True,
+    ),
+    graph(
+        "Same first choice as the reference",
+        "percentunit",
+        "Share of the tokens of fixed prompts; where first choices part, greedy answers do.",
+        (_AGREEMENT, "{{profile}} against {{reference}}"),
+        alert="QualityDrift",
+        may_be_empty=_NO_PAIR,
+    ),
+    graph(
+        "Accuracy lost, by class of work",
+        "none",
+        "Percentage points; and what of it is proved, with 95 % certainty.",
+        (_BY_CLASS.format("loss"), "{{profile}} against {{reference}}, {{class}}"),
+        (_BY_CLASS.format("loss_least"), "{{profile}} against {{reference}}, {{class}}, proved"),
+        alert="QualityBoundBroken",
+        may_be_empty=_NOT_ASKED,
+        is_signed=True,
     ),
 )
 _ANSWERS = (

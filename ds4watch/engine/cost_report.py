@@ -31,19 +31,20 @@ async def cost_report(
     none. `context`: busy money, tokens and time by profile and the length of prompts. `storage`:
     beside them.
     """
-    costs = await state.cost_between(start_at, end_at)
+    costs = await state.ledger.cost_between(start_at, end_at)
+    works = await state.ledger.works_between(start_at, end_at)
     hours = worker_hours(
         (((it.hour_at, it.worker, it.profile), CostPart(it.part), it.nanos) for it in costs),
-        ((it.hour_at, it.place, it.work) for it in await state.works_between(start_at, end_at)),
+        ((it.hour_at, it.place, it.work) for it in works),
     )
     return {
         "currency": currency,
         "start_at": start_at,
         "end_at": end_at,
         "costs": list(_by_part(hours)),
-        "work": list(_by_key(costs, await state.work_between(start_at, end_at))),
+        "work": list(_by_key(costs, await state.ledger.work_between(start_at, end_at))),
         "context": list(_by_band(hours)),
-        "storage": _stored(await state.storage_between(start_at, end_at)),
+        "storage": _stored(await state.ledger.storage_between(start_at, end_at)),
     }
 
 

@@ -182,7 +182,7 @@ class Jobs:
             run = QualityRun(
                 now, *pair, metric, value, len(prompts), tokens, took_seconds, error=error
             )
-            await self._state.add_quality(run)
+            await self._state.quality.add_quality(run)
         entry = AuditEntry(now, AuditKind.QUALITY, quantized.profile, _told(*pair, found))
         await self._state.add_audit(entry)
         if found is None:

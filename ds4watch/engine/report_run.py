@@ -160,8 +160,8 @@ async def _span(
     for at, counts in buckets.items():
         if start_at < at <= end_at:
             summed.update(counts)
-    costs = await state.cost_between(start_at, end_at)
-    work = await state.work_between(start_at, end_at)
+    costs = await state.ledger.cost_between(start_at, end_at)
+    work = await state.ledger.work_between(start_at, end_at)
     return Span(start_at, end_at, costs, work, quantile(_QUANTILE, summed))
 
 

@@ -129,19 +129,19 @@ async def known_from(
         ladder=LadderState(POOL, version=max([restored.policy_version, *versions])),
         holds=restored.holds,
         silences=await state.desk.silences(now),
-        totals=RequestTotals.restored(await state.requests_totals()),
+        totals=RequestTotals.restored(await state.ledger.requests_totals()),
         charged_until={view.id: last_tick_at for view in fleet.workers},
-        spent=await state.spent_total(),
-        spent_today=sum(row.nanos for row in await state.cost_between(today_at, now)),
+        spent=await state.ledger.spent_total(),
+        spent_today=sum(row.nanos for row in await state.ledger.cost_between(today_at, now)),
         today_at=today_at,
-        quality=_readings(await state.latest_quality()),
+        quality=_readings(await state.quality.latest_quality()),
         pages=stores.pages,
         unclaimed=stores.unclaimed,
         jobs={run.name: run for run in await state.jobs()},
         cost=CostBook.from_json(restored.carry),
         budgets=await budget_book(state, budgets, now),
         recent=await recent_hours(state, now),
-        served_at={it: min(at, now) for it, at in (await state.last_served()).items()},
+        served_at={it: min(at, now) for it, at in (await state.ledger.last_served()).items()},
     )
 
 
@@ -149,9 +149,9 @@ async def recent_hours(state: StateStore, now: UnixSeconds) -> RecentHours:
     """Return what the ledger has of the running hour and of the one before."""
     recent = RecentHours()
     start = hour_of(now) - HOUR_SECONDS
-    for cost in await state.cost_between(start, now):
+    for cost in await state.ledger.cost_between(start, now):
         recent.add_money(int(cost.hour_at), cost.worker, CostPart(cost.part), cost.nanos)
-    for it in await state.works_between(start, now):
+    for it in await state.ledger.works_between(start, now):
         recent.add_work(it.hour_at, it.place, it.work)
     return recent
 
@@ -161,9 +161,9 @@ async def budget_book(state: StateStore, budgets: Sequence[Budget], now: UnixSec
     book = BudgetBook(budgets)
     if budgets:
         start = first_needed(now)
-        for cost in await state.cost_between(start, now):
+        for cost in await state.ledger.cost_between(start, now):
             book.add_money(int(cost.hour_at), cost.nanos)
-        for work in await state.work_between(start, now):
+        for work in await state.ledger.work_between(start, now):
             book.add_work(int(work.hour_at), work.key, work.model, work.usage)
     return book
 

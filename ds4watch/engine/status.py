@@ -159,7 +159,7 @@ class Status:
     async def requests(self, *, by: str, hours: int) -> dict[str, Any]:
         """Return what was asked and what it cost in so many hours, the running one included."""
         since = hour_of(self._clock.now()) - (hours - 1) * HOUR_SECONDS
-        sums = await self._from.state.request_sums(SumBy(by), since)
+        sums = await self._from.state.ledger.request_sums(SumBy(by), since)
         return {
             "by": by,
             "since_at": since,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -12,15 +11,12 @@ from ds4watch.history import (
     action_rows,
     alert_rows,
     audit_rows,
-    golden_rows,
     group_rows,
     job_rows,
     key_rows,
-    ledger_parts,
     ledger_rows,
     meta_rows,
     outbox_rows,
-    request_sums,
     retention_rows,
     silence_rows,
     steering_rows,
@@ -31,21 +27,12 @@ from ds4watch.history.asked_values import RollingChange, StoredKey, WorkerWish
 from ds4watch.history.database import Database
 from ds4watch.history.desk import Desk
 from ds4watch.history.lease import VANISHED_SECONDS
-from ds4watch.history.ledger_rows import hour_of
-from ds4watch.history.ledger_values import (
-    CostRow,
-    OwnRow,
-    PlacedWork,
-    RequestTotals,
-    StorageRow,
-    WorkRow,
-)
+from ds4watch.history.ledger import Ledger
 from ds4watch.history.line import Fence, SetAside, Tuning
 from ds4watch.history.loss import Mended, Remembered
+from ds4watch.history.measured import Measured
 from ds4watch.history.migrate import Which
 from ds4watch.history.place import Place
-from ds4watch.history.quality_values import GoldenAnswer, GoldenRun, QualityRun
-from ds4watch.history.request_sums import RequestSum, SumBy
 from ds4watch.history.rows import (
     ActionRecord,
     AuditEntry,
@@ -91,10 +78,10 @@ class StateStore:
     def __init__(self, database: Database, alerts: dict[AlertKey, AlertState]) -> None:
         self._remembered = Remembered()
         self._written = Written(alerts)
-        self._booked_at = math.inf
-        """The oldest hour that was booked into since parts were settled."""
         self._database = Mended(database, self._remembered, on_loss=self._written.forget)
         self.desk = Desk(self._database, self._remembered)
+        self.ledger = Ledger(self._database)
+        self.quality = Measured(self._database)
 
     @classmethod
     def open(
@@ -145,7 +132,7 @@ class StateStore:
     async def commit_tick(self, commit: TickCommit) -> Committed:
         """Store everything a tick decided, in one transaction."""
         committed = await self._database.in_writer(self._commit_tick, commit)
-        self._booked_at = min(self._booked_at, _oldest_hour(commit))
+        self.ledger.note_booked(commit)
         return committed
 
     async def claim_action(self, at: UnixSeconds) -> ActionPlan | None:
@@ -273,34 +260,6 @@ class StateStore:
         """Store how workers stand."""
         await self._database.in_writer(self._save_workers, tuple(workers))
 
-    async def add_quality(self, run: QualityRun) -> None:
-        """Store a quality run."""
-        await self._database.write(meta_rows.insert_quality, run)
-
-    async def begin_golden(self, run: GoldenRun, entry: AuditEntry) -> int:
-        """Store a new golden run, with its audit row, and return its id."""
-        return await self._database.write(golden_rows.begin, run, entry)
-
-    async def save_golden(self, run: GoldenRun, *entries: AuditEntry) -> None:
-        """Store how far a golden run is, with its audit rows."""
-        await self._database.write(golden_rows.save, run, entries)
-
-    async def add_golden_answer(self, answer: GoldenAnswer) -> None:
-        """Store an answer, and what it cost with its run; a second one changes nothing."""
-        await self._database.write(golden_rows.add_answer, answer)
-
-    async def golden_runs(self, limit: int) -> list[GoldenRun]:
-        """Return the newest golden runs, newest first."""
-        return await self._database.read(golden_rows.newest, limit)
-
-    async def golden_answered(self, run: int) -> dict[str, dict[str, bool]]:
-        """Return whether each question of a run was answered right, by profile and question."""
-        return await self._database.read(golden_rows.answered, run)
-
-    async def golden_answers(self, since_at: UnixSeconds) -> list[GoldenAnswer]:
-        """Return the newest answer of each profile to each question since then."""
-        return await self._database.read(golden_rows.newest_answers, since_at)
-
     async def forget_spool(self, gateway: str) -> None:
         """Forget how far a spool was read: its file is gone or begins anew."""
         await self._database.in_writer(self._forget_spool, gateway)
@@ -341,14 +300,6 @@ class StateStore:
         """Return tokens by key, and the money of busy workers, of the hours from then on."""
         uses = await self._database.read(key_rows.key_use, start_at)
         return uses, await self._database.read(key_rows.busy_costs, start_at)
-
-    async def request_sums(self, by: SumBy, start_at: UnixSeconds) -> list[RequestSum]:
-        """Return what was asked and what it cost in the hours from then on."""
-        return await self._database.read(request_sums.request_sums, by, start_at)
-
-    async def add_own_use(self, rows: Sequence[OwnRow]) -> None:
-        """Add what requests of our own used to the hours."""
-        await self._database.write(request_sums.add_own, rows)
 
     async def save_rolling(self, change: RollingChange, *entries: AuditEntry) -> None:
         """Store how far a rolling change is, with its audit rows."""
@@ -395,58 +346,6 @@ class StateStore:
         """Return the holds in force."""
         return await self._database.read(action_rows.holds_in_force, now)
 
-    async def requests_totals(self) -> RequestTotals:
-        """Return the sums that the gateway's counters go on from."""
-        return await self._database.read(ledger_rows.request_totals)
-
-    async def cost_between(self, start_at: UnixSeconds, end_at: UnixSeconds) -> list[CostRow]:
-        """Return the cost of the hours that begin in [start_at, end_at)."""
-        return await self._database.read(ledger_rows.cost_between, start_at, end_at)
-
-    async def work_between(self, start_at: UnixSeconds, end_at: UnixSeconds) -> list[WorkRow]:
-        """Return tokens by hour, key and model of the hours that begin in [start_at, end_at)."""
-        return await self._database.read(ledger_rows.work_between, start_at, end_at)
-
-    async def works_between(self, start_at: UnixSeconds, end_at: UnixSeconds) -> list[PlacedWork]:
-        """Return what requests took of workers in the hours that begin in [start_at, end_at)."""
-        return await self._database.read(ledger_parts.works_between, start_at, end_at)
-
-    async def last_served(self) -> dict[str, UnixSeconds]:
-        """Return the end of the last hour in which each worker had requests."""
-        return await self._database.read(ledger_parts.last_served)
-
-    async def storage_between(self, start_at: UnixSeconds, end_at: UnixSeconds) -> list[StorageRow]:
-        """Return what was kept in the hours that begin in [start_at, end_at)."""
-        return await self._database.read(ledger_parts.storage_between, start_at, end_at)
-
-    async def add_storage(self, rows: Sequence[StorageRow]) -> None:
-        """Add what was kept to the hours."""
-        await self._database.write(ledger_parts.add_storage, rows)
-
-    async def settle_parts(
-        self, start_at: UnixSeconds, *, oldest_at: UnixSeconds | None = None
-    ) -> int:
-        """Make the parts of the hours from then on anew; return how many rows.
-
-        oldest_at: hours that were booked since the last time are made anew, too, but none before.
-        """
-        if oldest_at is not None:
-            start_at = max(oldest_at, min(start_at, self._booked_at))
-        booked_at, self._booked_at = self._booked_at, math.inf
-        try:
-            return await self._database.write(ledger_parts.settle, start_at)
-        except StoreError:
-            self._booked_at = min(booked_at, self._booked_at)
-            raise
-
-    async def spent_total(self) -> Nanos:
-        """Return all money ever booked."""
-        return await self._database.read(ledger_rows.spent_total)
-
-    async def latest_quality(self) -> list[QualityRun]:
-        """Return the newest run of each profile, reference and metric."""
-        return await self._database.read(meta_rows.latest_quality)
-
     async def jobs(self) -> list[JobRun]:
         """Return every job that ever ran, by name."""
         return await self._database.read(job_rows.stored_jobs)
@@ -492,9 +391,3 @@ class StateStore:
 
 _ANSWER_LOST = frozenset({EdgeReason.GONE, EdgeReason.TIMEOUT})
 """A commit that ended so may have been stored all the same."""
-
-
-def _oldest_hour(commit: TickCommit) -> UnixSeconds:
-    records = (it.ended_at for batch in commit.spools for it in batch.records)
-    costs = (it.hour_at for it in commit.costs)
-    return min(map(hour_of, (*records, *costs)), default=math.inf)

@@ -132,7 +132,7 @@ async def bench(
     asker = Asker(known, script, profiles=profiles or {}, prices=prices, clock=FixedClock())
     runs = GoldenRuns(
         known,
-        store,
+        store.quality,
         asker,
         profiles=lambda: REFERENCES,
         questions=questions or (lambda: questions_of(question_lines(count), file="g.jsonl")),
@@ -335,7 +335,7 @@ async def test_the_table_says_what_each_cost_and_what_is_advised(tmp_path: Path)
         await it.ended()
         table = QualityTable(
             it.known,
-            it.store,
+            it.store.quality,
             references=lambda: REFERENCES,
             weights=lambda name: 7.0 if name == "four" else None,
             currency="EUR",

@@ -58,7 +58,7 @@ async def test_canaries_warm_ups_and_quality_runs_are_booked_as_the_worker_count
         await client.prompt_logprobs("sim", "how likely is this")
         counts = await counters(worker.url, http)
     store = StateStore.open(tmp_path / "state.db", SystemClock(), answer_timeout_seconds=30.0)
-    books = OwnBooks(use, Workers(replace(worker, id="w7")), store, FixedClock())
+    books = OwnBooks(use, Workers(replace(worker, id="w7")), store.ledger, FixedClock())
     await books.book()
     await books.book()
     await store.close()

@@ -111,7 +111,7 @@ async def booked(state_dir: Path, by: SumBy) -> list[RequestSum]:
     batches = read_spools(state_dir / "spool", {})
     for _ in range(2):  # a second time changes nothing
         await store.commit_tick(TickCommit(at=1.0, spools=batches))
-    sums = await store.request_sums(by, 0.0)
+    sums = await store.ledger.request_sums(by, 0.0)
     await store.close()
     return sums
 

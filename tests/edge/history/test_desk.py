@@ -94,7 +94,7 @@ async def test_actions_come_newest_first_from_where_the_last_page_ended(store: S
 async def test_quality_runs_come_newest_first_with_their_ids(store: StateStore) -> None:
     for it in range(3):
         run = QualityRun(NOW, "q" if it else "other", "full", "kl", 0.5, 8, 64, 1.0)
-        await store.add_quality(run)
+        await store.quality.add_quality(run)
     assert [number for number, _ in await store.desk.quality_runs(2, None, None)] == [3, 2]
     assert [number for number, _ in await store.desk.quality_runs(9, 3, "q")] == [2]
 

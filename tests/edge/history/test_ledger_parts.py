@@ -67,7 +67,7 @@ async def test_an_hour_is_its_price_and_its_parts_by_the_statements_for_people(
     for start, end in pairwise(cuts):
         found = charges(WORKER, prices, start, end)
         await store.commit_tick(commit_of(found, {"w": 0.37}, end))
-    assert await store.settle_parts(HOUR) == await store.settle_parts(HOUR) > 0
+    assert await store.ledger.settle_parts(HOUR) == await store.ledger.settle_parts(HOUR) > 0
     parts = bases.state.query("SELECT part, nanos FROM cost_parts_hourly ORDER BY part")
     assert [part for part, _ in parts] == ["decode", "prefill", "prefill_again", "retries"]
     assert sum(nanos for _, nanos in parts) == 3_333_333_333
@@ -101,21 +101,21 @@ def parts_in(bases: Bases) -> set[str]:
 async def test_work_is_kept_by_band_and_for_those_who_gave_up(bases: Bases) -> None:
     store = opened(bases.state.place)
     await store.commit_tick(TickCommit(at=HOUR, spools=(SpoolBatch("g0", 0, 9, (ASKED,) * 2),)))
-    found = {it.place.worker: it for it in await store.works_between(HOUR, HOUR + 3600)}
+    found = {it.place.worker: it for it in await store.ledger.works_between(HOUR, HOUR + 3600)}
     assert found["w"].place.band == "4k"
     assert found["w"].work.requests == 2
     assert found["w"].work.again_tokens == 2 * 740
     assert found["v"].work.wasted_ms == 2 * 500
-    assert await store.last_served() == {"v": HOUR + 3600, "w": HOUR + 3600}
+    assert await store.ledger.last_served() == {"v": HOUR + 3600, "w": HOUR + 3600}
     await store.close()
 
 
 async def test_storage_is_added_up_by_price(bases: Bases) -> None:
     store = opened(bases.state.place)
     row = StorageRow(HOUR + 60, "logs", 54_795, 10**15)
-    await store.add_storage([row, row])
-    await store.add_storage([replace(row, nanos_per_gb_hour=1)])
-    assert await store.storage_between(HOUR, HOUR + 3600) == [
+    await store.ledger.add_storage([row, row])
+    await store.ledger.add_storage([replace(row, nanos_per_gb_hour=1)])
+    assert await store.ledger.storage_between(HOUR, HOUR + 3600) == [
         StorageRow(HOUR, "logs", 1, 10**15),
         StorageRow(HOUR, "logs", 54_795, 2 * 10**15),
     ]
@@ -158,8 +158,8 @@ async def test_the_identity_holds_whatever_happens(
         at += seconds
         paid += sum(it.nanos for it in found)
         await store.commit_tick(commit_of(found, {} if ratio is None else {"w": ratio}, at))
-    await store.settle_parts(HOUR)
-    rows = await store.cost_between(HOUR, at)
+    await store.ledger.settle_parts(HOUR)
+    rows = await store.ledger.cost_between(HOUR, at)
     await store.close()
     assert sum(it.nanos for it in rows) == paid
     assert {it.part for it in rows} <= {part.value for part in CostPart}

@@ -168,7 +168,7 @@ async def test_while_the_server_is_down_samples_wait_and_the_loss_is_counted_and
     await until(lambda: commits(state, NOW + 2))
     back = await samples.read("w1", NOW, NOW + 9)
     assert [one.values[0] for one in back] == [0, 3, 4, 5, 6, 7]
-    assert await state.spent_total() == COST.nanos
+    assert await state.ledger.spent_total() == COST.nanos
     told = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert any("samples wait in memory" in line for line in told)
     assert any("2 scrapes lost" in line for line in told)

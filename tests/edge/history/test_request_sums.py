@@ -54,7 +54,7 @@ async def test_sums_by_key_have_counts_tokens_stages_and_a_share_of_the_busy_mon
     for _ in range(2):  # told twice, booked once
         await store.commit_tick(TickCommit(at=HOUR + 90, spools=(batch,)))
     await store.commit_tick(TickCommit(at=HOUR + 91, costs=COSTS))
-    first, second = await store.request_sums(SumBy.KEY, HOUR)
+    first, second = await store.ledger.request_sums(SumBy.KEY, HOUR)
     assert first == RequestSum(
         name="a", requests=1, errors=0, refused=0, shed=0, gone=0, retries=1, degraded=0,
         filtered=0, estimated=0, unmetered=0, prompt_tokens=100, cached_tokens=60,
@@ -67,7 +67,7 @@ async def test_sums_by_key_have_counts_tokens_stages_and_a_share_of_the_busy_mon
         completion_tokens=0, worker_prompt_tokens=20, queue_seconds=0.75, lost_seconds=0.5,
         prefill_seconds=0.0, decode_seconds=0.0, unsplit_seconds=3.0, nanos=1003 * 40 // 170,
     )  # fmt: skip
-    names = {by: {it.name for it in await store.request_sums(by, HOUR)} for by in SumBy}
+    names = {by: {it.name for it in await store.ledger.request_sums(by, HOUR)} for by in SumBy}
     assert names == {
         SumBy.KEY: {"a", "b"},
         SumBy.MODEL: {"m", "unknown"},
@@ -75,7 +75,7 @@ async def test_sums_by_key_have_counts_tokens_stages_and_a_share_of_the_busy_mon
         SumBy.PROFILE: {"p", ""},
         SumBy.CLASS: {"batch"},
     }
-    assert await store.request_sums(SumBy.KEY, HOUR + 3600) == []
+    assert await store.ledger.request_sums(SumBy.KEY, HOUR + 3600) == []
     sql = 'SELECT "key", sum(nanos) FROM requests_cost_hourly GROUP BY "key" ORDER BY 1'
     assert [(key, int(nanos)) for key, nanos in bases.state.query(sql)] == [("a", 767), ("b", 236)]
     await store.close()
@@ -88,7 +88,7 @@ async def test_shares_stay_exact_where_products_would_leave_64_bits(bases: Bases
     batch = SpoolBatch("g0", 0, 9, records)
     costs = (CostRow(HOUR, "w", "p", "busy", 10**15 + 1),)
     await store.commit_tick(TickCommit(at=HOUR + 90, spools=(batch,), costs=costs))
-    assert [it.nanos for it in await store.request_sums(SumBy.KEY, HOUR)] == [5 * 10**14] * 2
+    assert [it.nanos for it in await store.ledger.request_sums(SumBy.KEY, HOUR)] == [5 * 10**14] * 2
     await store.close()
 
 
@@ -123,7 +123,7 @@ async def test_the_view_agrees_with_what_budgets_go_by_and_never_gives_out_more_
     store = StateStore.open(folder / "state.db", SystemClock(), answer_timeout_seconds=30.0)
     batch = SpoolBatch("g0", 0, 9, tuple(records))
     await store.commit_tick(TickCommit(at=HOUR, spools=(batch,), costs=tuple(costs)))
-    sums = {it.name: it.nanos for it in await store.request_sums(SumBy.KEY, HOUR)}
+    sums = {it.name: it.nanos for it in await store.ledger.request_sums(SumBy.KEY, HOUR)}
     budgets = spent_by_key(*await store.key_use(HOUR))
     await store.close()
     assert {key: sum(it.values()) for key, it in budgets.items() if any(it.values())} == {

@@ -45,13 +45,13 @@ async def test_old_audit_events_messages_holds_and_runs_go(store: StateStore) ->
         assert message is not None
         await store.finish_notification(message.id, at=at)
         await store.place_hold(Hold("pool", at + 60, "ann", "x", at))
-        await store.add_quality(replace(run, at=at))
+        await store.quality.add_quality(replace(run, at=at))
     waiting = replace(TO_FIRING, at=OLD)
     await store.commit_tick(TickCommit(at=NOW, transitions=(waiting,), messages=(waiting,)))
     assert await store.prune(KEEP, NOW) > 0
     assert {entry.at for entry in await store.audit(100)} == {NOW}
     assert [hold.placed_at for hold in await store.holds(NOW)] == [NOW]
-    assert [run.at for run in await store.latest_quality()] == [NOW]
+    assert [run.at for run in await store.quality.latest_quality()] == [NOW]
     message = await store.claim_notification(NOW)
     assert message is not None
     assert message.created_at == OLD, "what was never sent is not deleted"
@@ -75,13 +75,13 @@ async def test_sums_of_the_ledger_outlive_the_hours(store: StateStore) -> None:
         spool = SpoolBatch("g0", number * 100, number * 100 + 100, records)
         costs = tuple(CostRow(at, worker, "p", "busy", 7) for worker in ("w1", "w2"))
         await store.commit_tick(TickCommit(at=at, spools=(spool,), costs=costs))
-    before = await store.requests_totals()
+    before = await store.ledger.requests_totals()
     assert await store.prune(KEEP, NOW) > 0
-    assert await store.requests_totals() == before
-    assert await store.spent_total() == 42
-    assert len(await store.cost_between(0, NOW + 3600)) == 3
+    assert await store.ledger.requests_totals() == before
+    assert await store.ledger.spent_total() == 42
+    assert len(await store.ledger.cost_between(0, NOW + 3600)) == 3
     assert await store.prune(KEEP, NOW) == 0
-    assert await store.spent_total() == 42
+    assert await store.ledger.spent_total() == 42
 
 
 async def test_more_rows_than_a_slice_go_too(store: StateStore) -> None:

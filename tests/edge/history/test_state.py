@@ -39,8 +39,8 @@ async def test_a_new_store_has_nothing_to_restore(store: StateStore) -> None:
     restored = await store.load(NOW)
     assert (restored.alerts, restored.actions, restored.holds) == ((), (), ())
     assert (restored.last_tick_at, restored.policy, restored.policy_version) == (None, None, 0)
-    assert await store.requests_totals() == RequestTotals()
-    assert await store.spent_total() == 0
+    assert await store.ledger.requests_totals() == RequestTotals()
+    assert await store.ledger.spent_total() == 0
 
 
 async def test_what_a_tick_decided_is_restored_after_a_restart(
@@ -124,10 +124,10 @@ async def test_a_tick_that_fails_in_the_middle_stores_nothing(
         assert restored.last_tick_at == NOW
         assert await store.audit(10) == []
         assert await store.claim_notification(NOW + 9) is None
-        assert await store.requests_totals() == RequestTotals()
+        assert await store.ledger.requests_totals() == RequestTotals()
     assert await store.commit_tick(commit) == Committed()
     assert [state.name for state in await store.alerts()] == ["Queue"]
-    assert await store.spent_total() == COST.nanos
+    assert await store.ledger.spent_total() == COST.nanos
 
 
 async def test_firing_and_resolved_are_told_and_a_failed_message_waits(
@@ -182,8 +182,8 @@ async def test_the_newest_quality_run_of_each_pair_counts(store: StateStore) -> 
     new = replace(old, at=NOW + 1, value=math.inf)
     broken = replace(old, profile="r", value=None, error="no answer")
     for run in (old, new, broken):
-        await store.add_quality(run)
-    assert await store.latest_quality() == [new, broken]
+        await store.quality.add_quality(run)
+    assert await store.quality.latest_quality() == [new, broken]
 
 
 async def test_a_reader_that_holds_a_transaction_stops_no_commit(
@@ -212,7 +212,7 @@ async def test_after_close_a_call_is_refused_and_closing_twice_is_nothing(
     await store.close()
     await store.close()
     with pytest.raises(StoreError, match="closed"):
-        await store.spent_total()
+        await store.ledger.spent_total()
 
 
 async def test_worker_rows_follow_the_worker_whoever_writes_them(
@@ -254,7 +254,7 @@ async def test_kill_9_keeps_every_tick_that_was_committed(base: Base) -> None:
     last_tick_at = (await store.load(NOW)).last_tick_at
     assert last_tick_at is not None
     assert last_tick_at in (said[-1], said[-1] + 1)
-    assert await store.spent_total() == last_tick_at + 1
+    assert await store.ledger.spent_total() == last_tick_at + 1
     await store.close()
 
 

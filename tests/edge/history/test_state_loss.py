@@ -119,7 +119,7 @@ async def test_a_reader_that_finds_it_corrupt_has_it_replaced_once(path: Path) -
     await store.load(NOW)
     spoil(path)
     assert await store.actions() == []
-    assert await store.spent_total() == 0
+    assert await store.ledger.spent_total() == 0
     assert len(kept(path)) == 1
     assert len(await store.audit(10)) == 1
     await store.close()
@@ -158,6 +158,6 @@ async def test_money_counts_once_although_the_answer_to_a_commit_was_lost(
         await store.commit_tick(
             TickCommit(at=NOW + 1, alerts=(), costs=(replace(first, nanos=15),))
         )
-    assert await store.spent_total() == 25
+    assert await store.ledger.spent_total() == 25
     assert await store.alerts() == []
     await store.close()

@@ -23,7 +23,7 @@ async def test_a_spool_is_booked_exactly_once(store: StateStore, base: Base) -> 
     ahead = await store.commit_tick(TickCommit(at=NOW, spools=(SpoolBatch("g0", 120, 150, ()),)))
     assert ahead.refused_spools == (("g0", 100),)
     assert await store.commit_tick(TickCommit(at=NOW, spools=(second,))) == Committed()
-    assert await store.requests_totals() == RequestTotals(
+    assert await store.ledger.requests_totals() == RequestTotals(
         requests=(
             RequestTotal(RequestOutcome.OK, "tiny-full", 2, 20, 8, 6),
             RequestTotal(RequestOutcome.SHED, "unknown", 1, 0, 0, 0),
@@ -45,9 +45,11 @@ async def test_money_adds_up_by_the_hour_in_integers(store: StateStore) -> None:
     idle = replace(COST, part="idle", hour_at=NOW + 3601, nanos=1)
     await store.commit_tick(TickCommit(at=NOW, costs=(COST, COST)))
     await store.commit_tick(TickCommit(at=NOW, costs=(replace(COST, hour_at=NOW + 9), idle)))
-    assert await store.spent_total() == 3 * COST.nanos + 1
-    assert await store.cost_between(NOW, NOW + 3600) == [replace(COST, nanos=3 * COST.nanos)]
-    assert await store.cost_between(NOW + 3600, NOW + 7200) == [replace(idle, hour_at=NOW + 3600)]
+    assert await store.ledger.spent_total() == 3 * COST.nanos + 1
+    assert await store.ledger.cost_between(NOW, NOW + 3600) == [replace(COST, nanos=3 * COST.nanos)]
+    assert await store.ledger.cost_between(NOW + 3600, NOW + 7200) == [
+        replace(idle, hour_at=NOW + 3600)
+    ]
 
 
 async def test_work_is_told_by_hour_key_and_model(store: StateStore) -> None:
@@ -56,7 +58,7 @@ async def test_work_is_told_by_hour_key_and_model(store: StateStore) -> None:
     batch = SpoolBatch("g0", 0, 100, (RECORD, replace(RECORD, worker="b"), other, later))
     await store.commit_tick(TickCommit(at=NOW, spools=(batch,)))
     hour = NOW // 3600 * 3600
-    assert await store.work_between(hour, hour + 3600) == [
+    assert await store.ledger.work_between(hour, hour + 3600) == [
         WorkRow(hour, "alice", "tiny-full", 2, Usage(20, 8, 6)),
         WorkRow(hour, "bob", "tiny-full", 1, Usage(7, 1, 2)),
     ]
