@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from ds4watch.history.rows import Command, CommandStatus
+from ds4watch.history.asked_values import Command, CommandStatus
 from ds4watch.model.errors import RefusedError
 from ds4watch.model.ports import Clock
 from ds4watch.notify.clicks import Given

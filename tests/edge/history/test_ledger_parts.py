@@ -81,14 +81,14 @@ async def test_what_was_booked_late_is_settled_and_what_was_added_up_is_not(base
     store = opened(bases.state.place)
     found = charges(WORKER, (PriceEntry("*", 3_600_000_000, 0.0),), HOUR, HOUR + 3600)
     await store.commit_tick(commit_of(found, {"w": 0.5}, HOUR + 3600))
-    await store.settle_parts(HOUR)
+    await store.ledger.settle_parts(HOUR)
     late = SpoolBatch("g0", 0, 9, (ASKED, replace(ASKED, outcome=RequestOutcome.CLIENT_GONE)))
     await store.commit_tick(TickCommit(at=HOUR + 9 * 3600, spools=(late,)))
-    await store.settle_parts(HOUR + 8 * 3600, oldest_at=HOUR + 3600)
+    await store.ledger.settle_parts(HOUR + 8 * 3600, oldest_at=HOUR + 3600)
     assert "retries" not in parts_in(bases), "it may be added up: it is left alone"
     late = replace(late, start_bytes=9, end_bytes=18)
     await store.commit_tick(TickCommit(at=HOUR + 9 * 3600, spools=(late,)))
-    await store.settle_parts(HOUR + 8 * 3600, oldest_at=HOUR)
+    await store.ledger.settle_parts(HOUR + 8 * 3600, oldest_at=HOUR)
     assert "retries" in parts_in(bases)
     assert [int(row[-1]) for row in bases.state.query(PARTS_OFF)] == [0]
     await store.close()
