@@ -128,6 +128,17 @@ class StartCheck:
             return ""
         return told
 
+    def judge_silent(self, spec: WorkerSpec, why: str) -> str:
+        """Return why a worker that tells nothing must not serve; empty if its model never did."""
+        profile, model = spec.profile.name, _model_of(spec.profile)
+        known = {(it.profile, it.model) for it in self._baselines.values()}
+        if (profile, model) not in known:
+            return ""
+        return (
+            f"it tells no log-probabilities, as {profile} did before ({why}): if that is right, "
+            f"`ds4watch quality accept {profile}` and start it"
+        )
+
     async def forget(self, profile: str, *, who: str, why: str) -> bool:
         """Have the next start of a profile be its new baseline; False if none is kept."""
         names = [name for name, it in self._baselines.items() if it.profile == profile]
@@ -200,9 +211,12 @@ def _entry(at: UnixSeconds, target: str, summary: str) -> AuditEntry:
 
 
 def _of(profile: Profile, given: Fingerprint, version: str, device: str) -> Baseline:
-    model = _digest(profile.model_dump(mode="json", include=_MODEL))
     place = _digest([profile.model_dump(mode="json", include=_PLACE), version, device])
-    return Baseline(profile.name, model, place, given)
+    return Baseline(profile.name, _model_of(profile), place, given)
+
+
+def _model_of(profile: Profile) -> str:
+    return _digest(profile.model_dump(mode="json", include=_MODEL))
 
 
 def _baseline_of(document: Any) -> Baseline | None:

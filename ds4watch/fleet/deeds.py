@@ -46,6 +46,10 @@ class Vetting(Protocol):
         """Return why it must not serve; empty if it may. version: of its engine."""
         ...
 
+    def judge_silent(self, spec: WorkerSpec, why: str) -> str:
+        """Return why a worker that tells no log-probabilities must not serve; empty if it may."""
+        ...
+
 
 class Deeds:
     """The hands of the supervisor."""
@@ -132,7 +136,9 @@ class Deeds:
     async def _vet(self, worker: Tended, client: WorkerClient) -> str:
         """Return why a worker must not serve. Raises WorkerError if it does not answer.
 
-        An engine that tells no log-probabilities is let pass: what it gives cannot be judged.
+        An engine that never told log-probabilities is let pass: what it gives cannot be judged.
+        One that told them and does not any more may well be broken: of weights that are no
+        numbers an engine says nothing but that it cannot tell.
         """
         if self.vetting is None:
             return ""
@@ -142,8 +148,10 @@ class Deeds:
         except WorkerError as error:
             if error.retryable or error.reason not in (EdgeReason.STATUS, EdgeReason.PARSE):
                 raise
-            log.warning("%s: its start is not checked: %s", worker.spec.id, error)
-            return ""
+            unfit = self.vetting.judge_silent(worker.running, str(error))
+            if not unfit:
+                log.warning("%s: its start is not checked: %s", worker.spec.id, error)
+            return unfit
         return await self.vetting.judge(worker.running, given, await _version(client))
 
     async def _warm_up(self, worker: Tended, client: WorkerClient, limits: LifeLimits) -> Seen:

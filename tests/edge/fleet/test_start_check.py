@@ -120,6 +120,21 @@ async def test_a_worker_that_gives_something_else_is_quarantined_until_a_person_
     assert len([it for it in kept.values.values() if it is not None]) == 1
 
 
+async def test_a_worker_that_no_longer_tells_log_probabilities_does_not_serve(
+    fleet: Fleet,
+) -> None:
+    kept = Kept()
+    judge = check(kept)
+    assert judge.judge_silent(spec(name="sim-0"), "400") == "", "nobody knows that it ever did"
+    fleet.supervisor.vet_by(judge)
+    await start(fleet, "sim-0")
+    await fleet.until(WorkerPhase.READY)
+    why = judge.judge_silent(spec(name="sim-0"), "400: out of range")
+    assert why.startswith("it tells no log-probabilities, as sim did before (400: out of range)")
+    assert await judge.forget("sim", who="ops", why="it has none")
+    assert judge.judge_silent(spec(name="sim-0"), "400") == ""
+
+
 async def test_a_store_that_is_full_keeps_no_worker_from_serving(fleet: Fleet) -> None:
     kept = Kept()
     kept.is_full = True
