@@ -28,6 +28,7 @@ from ds4watch.config.lints.findings import Lint, Severity
 from ds4watch.config.places import resolve_state_dir
 from ds4watch.config.source import SourceKind
 from ds4watch.config.store_url import without_password
+from ds4watch.engine.golden_questions import golden_questions
 from ds4watch.engine.order_check import check_order
 from ds4watch.engine.profile_check import check_profiles, gpu_facts
 from ds4watch.engine.remote_check import Report, check_offline, check_source
@@ -133,6 +134,8 @@ def _checks(loaded: LoadedSettings, *, sim: bool) -> Iterator[tuple[str, Callabl
         yield f"source: {source.kind.value} at {source.url}", lambda: check_offline(loaded)
     if (rules := filter_file(loaded)) is not None:
         yield f"output filter: {rules}", lambda: compile_filter(read_filter(rules)[0], str(rules))
+    if loaded.settings.quality.golden_sets is not None:
+        yield "golden sets", lambda: golden_questions(loaded)
     policy = policy_file(loaded)
     yield f"policy: {policy}", lambda: _load_each((policy,), load_policy)
 

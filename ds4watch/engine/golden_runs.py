@@ -313,7 +313,8 @@ class GoldenRuns:
         if run.reference:
             theirs = judged.get(run.reference, {})
             loss = compared(theirs, mine)
-            told += f", {loss.points:+.2f} points lost against {run.reference}: {loss.verdict}"
+            told += f", {loss.points:+.2f} points lost against {run.reference}: "
+            told += loss.verdict.replace("_", " ")
             await self._book(run, {ACCURACY_DROP: loss.points}, loss.questions)
             for work_class, names in (await self._classes(run)).items():
                 one = compared(_only(theirs, names), _only(mine, names))

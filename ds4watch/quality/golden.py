@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ds4watch.model.errors import ConfigError, Located
@@ -20,13 +20,15 @@ _FIELDS = frozenset({"id", "class", "prompt", "judge", "max_tokens"})
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question. `id` is the same for ever: answers are kept by it."""
+    """One question. `id` is the same for ever: answers are kept by it. line: of its file."""
 
     id: str
     work_class: str
     prompt: str
     judge: Judge
     max_tokens: int = _ANSWER_TOKENS
+    file: str | None = field(default=None, compare=False)
+    line: int | None = field(default=None, compare=False)
 
 
 def questions_of(text: str, *, file: str) -> tuple[Question, ...]:
@@ -37,10 +39,10 @@ def questions_of(text: str, *, file: str) -> tuple[Question, ...]:
         if not line.strip():
             continue
         try:
-            found.append(_question(json.loads(line)))
+            found.append(replace(_question(json.loads(line)), file=file, line=number))
         except (ValueError, RecursionError) as error:
             faults.append(Located(str(error), file=file, line=number))
-    faults += _of_the_whole(found, file)
+    faults += _of_the_whole(found)
     if faults:
         raise ConfigError(*faults[:20])
     return tuple(found)
@@ -49,21 +51,22 @@ def questions_of(text: str, *, file: str) -> tuple[Question, ...]:
 def together(sets: Iterable[tuple[Question, ...]]) -> tuple[Question, ...]:
     """Return the questions of several sets. Raises ConfigError if two have one id."""
     found = tuple(question for questions in sets for question in questions)
-    faults = _of_the_whole(found, None)
+    faults = _of_the_whole(found)
     if faults:
         raise ConfigError(*faults)
     return found
 
 
-def _of_the_whole(found: Iterable[Question], file: str | None) -> list[Located]:
-    seen: set[str] = set()
+def _of_the_whole(found: Iterable[Question]) -> list[Located]:
+    seen: dict[str, Question] = {}
     faults = []
-    for question in found:
-        if question.id in seen:
-            faults.append(Located(f"the id {question.id!r} is there twice", file=file))
-        seen.add(question.id)
+    for it in found:
+        first = seen.setdefault(it.id, it)
+        if first is not it:
+            told = f"the id {it.id!r} is there twice, first in {first.file}:{first.line}"
+            faults.append(Located(told, file=it.file, line=it.line))
     if len(seen) > MAX_QUESTIONS:
-        faults.append(Located(f"has more than {MAX_QUESTIONS} questions", file=file))
+        faults.append(Located(f"there are more than {MAX_QUESTIONS} questions"))
     return faults[:20]
 
 

@@ -46,6 +46,29 @@ async def test_faults_of_all_files_come_together_with_their_places(tmp_path: Pat
     assert len(json.loads(asked.out)["findings"]) == len(starts)
 
 
+async def test_golden_sets_of_ones_own_are_read_and_each_bad_line_told(tmp_path: Path) -> None:
+    (tmp_path / "ds4watch.yml").write_text("quality: {golden_sets: ['*.jsonl']}\n")
+    good = {"id": "a", "class": "c", "prompt": "1?", "judge": {"kind": "exact", "answer": "1"}}
+    (tmp_path / "a.jsonl").write_text(json.dumps(good) + "\n")
+    ended = await ds4watch("check", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert "ok  golden sets" in ended.out.splitlines()
+
+    (tmp_path / "b.jsonl").write_text("\n" + json.dumps(good) + "\n")
+    ended = await ds4watch("check", cwd=tmp_path)
+    assert ended.code == 2
+    assert ended.err == "ds4watch: b.jsonl:2: the id 'a' is there twice, first in a.jsonl:1\n"
+
+    bad = good | {"judge": {"kind": "guess"}}
+    (tmp_path / "a.jsonl").write_text(json.dumps(good) + "\n{\n")
+    (tmp_path / "b.jsonl").write_text(json.dumps(bad) + "\n")
+    ended = await ds4watch("check", cwd=tmp_path)
+    assert ended.code == 2
+    first, second = ended.err.splitlines()
+    assert first.startswith("ds4watch: a.jsonl:2: ")
+    assert second.startswith("ds4watch: b.jsonl:1: there is no judge 'guess'")
+
+
 PROFILE = (
     "name: big\nmodel: org/big\nserved_names: [big]\nmax_model_len: 4096\nexpected_tokens: 1000\n"
     "max_num_seqs: 4\ngpu_kind: L4\ngpus: 1\n"

@@ -116,8 +116,9 @@ def test_two_sets_must_not_share_an_id() -> None:
     line = '{"id": "a", "class": "c", "prompt": "p", "judge": {"kind": "exact", "answer": "x"}}'
     (question,) = questions_of(line, file="one.jsonl")
     assert together([(question,)]) == (question,)
-    with pytest.raises(ConfigError, match="twice"):
-        together([(question,), (question,)])
+    again = questions_of(line, file="two.jsonl")
+    with pytest.raises(ConfigError, match=r"two\.jsonl:1: .*twice, first in one\.jsonl:1"):
+        together([(question,), again])
 
 
 def test_a_schema_may_refer_to_its_own_parts() -> None:
