@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ds4watch.model.ports import UnixSeconds
@@ -17,6 +18,8 @@ class Denied:
     code: str
     kind: str
     param: str | None = None
+    retry_after_seconds: int = 1
+    """Whole seconds until it may be asked again; of a 429 alone."""
 
 
 def denied(key: ApiKey, now: UnixSeconds) -> Denied | None:
@@ -24,9 +27,10 @@ def denied(key: ApiKey, now: UnixSeconds) -> Denied | None:
     if key.expires_at is not None and now >= key.expires_at:
         return Denied(401, "This API key has expired", "invalid_api_key", "authentication_error")
     if key.left is not None and key.left.is_spent(now):
-        seconds = max(1, int(key.left.until_at - now))
+        seconds = max(1, math.ceil(key.left.until_at - now))
         message = f"You exceeded your current quota: the budget begins anew in {seconds} s"
-        return Denied(429, message, "insufficient_quota", "insufficient_quota")
+        quota = "insufficient_quota"
+        return Denied(429, message, quota, quota, retry_after_seconds=seconds)
     return None
 
 

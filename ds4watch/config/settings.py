@@ -70,7 +70,11 @@ class GatewaySettings(Section):
         description="Certificates (PEM) of the authorities that HTTPS workers are trusted by; the "
         "system's, or those in `SSL_CERT_FILE` of the environment, if not given.",
     )
-    request_timeout_seconds: Seconds = Field(600.0, description="Time for one whole answer.")
+    request_timeout_seconds: Seconds = Field(
+        600.0,
+        description="Time for one whole answer of a worker; then another is tried, if that is "
+        "less than `routing.retry_within_seconds` and nothing has reached the client.",
+    )
     max_attempts: int = Field(3, ge=1, le=10, description="Workers tried for one request.")
     retry_budget_ratio: float = Field(
         0.1, ge=0, le=1, description="Retries as a share of requests, at most (a floor of 10)."

@@ -19,6 +19,7 @@ from ds4watch.model.service_policy import ApiKey
 
 _NOT_SIGNED = "The request must be signed (docs/security.md)"
 _NO_KEY = "An API key is needed: Authorization: Bearer <key>"
+_WRONG_KEY = "This API key is not known here: it is mistyped, was revoked, or only signs"
 _NO_KEYS = "No API key is set up, and off loopback every request needs one"
 
 
@@ -91,7 +92,7 @@ class Entry:
             raise _unknown(_NOT_SIGNED)
         key = keys.find_digest(said.token_digest) if said.token_digest else None
         if key is None:
-            raise _unknown(_NO_KEY if keys else _NO_KEYS)
+            raise _unknown(_message_for(keys, said))
         return Visitor(key)
 
     def _signer(self, signed: Signed) -> ApiKey:
@@ -115,8 +116,21 @@ class Entry:
 
 def _refused(told: Denied) -> RefusedError:
     return RefusedError(
-        Reply(told.status, told.message, told.code, kind=told.kind, param=told.param)
+        Reply(
+            told.status,
+            told.message,
+            told.code,
+            kind=told.kind,
+            param=told.param,
+            retry_after_seconds=told.retry_after_seconds,
+        )
     )
+
+
+def _message_for(keys: KeyTable, said: Said) -> str:
+    if not keys:
+        return _NO_KEYS
+    return _WRONG_KEY if said.token_digest else _NO_KEY
 
 
 def _unknown(message: str, code: str = "invalid_api_key") -> RefusedError:

@@ -18,7 +18,7 @@ from ds4watch.gateway.entry import Entry
 from ds4watch.gateway.forward import Forwarder
 from ds4watch.gateway.http.message import Request, Response, Stream, header_line
 from ds4watch.gateway.replies import RefusedError, Reply, json_response
-from ds4watch.gateway.routes import COMPLETIONS, HEALTH, MODELS, methods_of
+from ds4watch.gateway.routes import COMPLETIONS, HEALTH, MODELS, meant_by, methods_of
 from ds4watch.gateway.said import said_of
 from ds4watch.gateway.spool import Spool
 from ds4watch.gateway.state import GatewayState
@@ -127,7 +127,9 @@ class Handlers:
         path = request.path[:200]
         allowed = methods_of(request.path)
         if allowed is None:
-            return Reply(404, f"There is nothing at {path}", "not_found").response(lines)
+            meant = meant_by(path)
+            hint = "" if meant is None else f"; did you mean {meant}?"
+            return Reply(404, f"There is nothing at {path}{hint}", "not_found").response(lines)
         lines += header_line("Allow", allowed)
         if request.method == "OPTIONS":
             return Response(204, lines=lines)

@@ -54,6 +54,8 @@ def _unpacked(raw: bytes, packing: str, max_bytes: int) -> bytes:
 
 def parse(raw: bytes) -> dict[str, Any]:
     """Return the JSON object of the body. Raises RefusedError."""
+    if not raw:
+        raise RefusedError(Reply(400, "The body is empty: it must be JSON", "invalid_json"))
     try:
         return loads(raw)
     except ValueError as error:

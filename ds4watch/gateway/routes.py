@@ -30,6 +30,13 @@ MODELS = "/v1/models"
 HEALTH = "/health"
 
 
+def meant_by(path: str) -> str | None:
+    """Return the path that one leads to which a client's base address got wrong, if any."""
+    parts = [part for part in path.split("/") if part not in ("", "v1")]
+    meant = "/v1/" + "/".join(parts)
+    return None if methods_of(meant) is None else meant
+
+
 def methods_of(path: str) -> str | None:
     """Return the methods that a path takes, as the `Allow` header names them; None for no path."""
     if path in COMPLETIONS:

@@ -68,6 +68,18 @@ async def test_a_key_ends_with_its_time_and_its_money(
     assert (got, error.get("code"), error.get("type")) == (status, code, kind)
 
 
+async def test_who_has_spent_its_money_is_told_when_to_come_again(tmp_path: Path) -> None:
+    spent = replace(KEY, left=BudgetLeft(0, time.time() + 3000))
+    async with (
+        front_of(tmp_path, board_of(keys=(spent,))) as front,
+        front.post(BODY, PATH, headers=BEARER) as response,
+    ):
+        seconds = int(response.headers["Retry-After"])
+        message = (await response.json())["error"]["message"]
+    assert 2900 < seconds <= 3000
+    assert message.endswith(f"in {seconds} s")
+
+
 async def test_on_loopback_a_key_is_asked_for_if_it_is_said(tmp_path: Path) -> None:
     async with front_of(tmp_path, board_of(), require_key=True) as front:
         assert (await asked(front, {}))[0] == 401
@@ -106,6 +118,10 @@ async def test_a_request_signed_as_documented_is_let_in_once(tmp_path: Path) -> 
         assert await signed(front, again, path=f"{PATH}?a=b") == (401, "invalid_signature")
         assert await signed(front, again | {"x-ds4-key": "team"}) == (401, "invalid_signature")
         assert await signed(front, again | {"x-ds4-timestamp": "1"}) == (401, "invalid_signature")
+        unsigned = again.copy()
+        del unsigned["x-ds4-signature"]
+        assert await signed(front, unsigned) == (401, "invalid_signature")
+        assert await signed(front, unsigned | BEARER) == (200, None)
         assert await signed(front, again) == (200, None)
         # A key that signs is not let in by being sent.
         sent = {"Authorization": f"Bearer {SECRET}"}

@@ -111,7 +111,10 @@ async def test_with_keys_on_the_board_a_key_is_needed(tmp_path: Path) -> None:
             headers = {} if header is None else {"Authorization": header}
             async with front.post(CHAT, headers=headers) as response:
                 assert response.status == 401
-                assert (await response.json())["error"]["code"] == "invalid_api_key"
+                error = (await response.json())["error"]
+            assert error["code"] == "invalid_api_key"
+            told = "is not known" if header == "Bearer wrong" else "is needed"
+            assert f"API key {told}" in error["message"]
             async with front.http.get(front.url + "/v1/models", headers=headers) as response:
                 assert response.status == 401
         good = {"Authorization": "Bearer ds4-secret"}
@@ -204,6 +207,29 @@ async def test_other_paths_and_methods_are_refused_in_openais_shape(tmp_path: Pa
             async with front.http.request(method, front.url + path) as response:
                 assert response.status == code
                 assert (await response.json())["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("/v1/chat/completions/", "/v1/chat/completions"),
+        ("//v1/completions", "/v1/completions"),
+        ("/models", "/v1/models"),
+        ("/models/m", "/v1/models/m"),
+        ("/v1/nothing", None),
+        ("/sleep", None),
+        ("/", None),
+    ],
+)
+async def test_a_base_address_that_is_a_little_wrong_is_told_the_path_that_is_meant(
+    tmp_path: Path, path: str, meant: str | None
+) -> None:
+    async with front_of(tmp_path, board_of()) as front, front.post(CHAT, path) as response:
+        message = (await response.json())["error"]["message"]
+    hint = "" if meant is None else f"; did you mean {meant}?"
+    assert (response.status, message) == (404, f"There is nothing at {path}{hint}")
 
 
 async def test_without_a_board_it_serves_503_rather_than_failing(tmp_path: Path) -> None:

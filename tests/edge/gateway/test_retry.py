@@ -99,7 +99,10 @@ async def test_an_error_in_place_of_the_first_token_is_tried_elsewhere(tmp_path:
     assert record.retries == (("w1", RetryReason.STATUS_5XX),)
 
 
-async def test_silence_before_the_first_byte_is_tried_elsewhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stream", [False, True])
+async def test_silence_before_the_first_byte_is_tried_elsewhere(
+    tmp_path: Path, *, stream: bool
+) -> None:
     async def hangs(worker: FakeWorker, _request: web.Request) -> web.StreamResponse:
         await worker.release.wait()
         return web.Response()
@@ -107,15 +110,17 @@ async def test_silence_before_the_first_byte_is_tried_elsewhere(tmp_path: Path) 
     async with (
         FakeWorker("w1", hangs) as bad,
         FakeWorker("w2") as good,
-        front_of(tmp_path, board_of(bad.view(), good.view()), request_timeout_seconds=0.3) as front,
+        front_of(tmp_path, board_of(bad.view(), good.view()), request_timeout_seconds=1.0) as front,
     ):
         front.choose_first("w1")
-        async with front.post(CHAT) as response:
+        async with front.post(CHAT | {"stream": stream}) as response:
             assert response.status == 200
+            assert response.headers["x-ds4-attempts"] == "2"
         async with asyncio.timeout(1):
             await bad.dropped.wait()
         (record,) = await records(front)
     assert record.retries == (("w1", RetryReason.TIMEOUT),)
+    assert (record.worker, record.outcome, len(good.bodies)) == ("w2", RequestOutcome.OK, 1)
 
 
 @pytest.mark.parametrize(("code", "told"), [(500, 500), (502, 502), (503, 503)])

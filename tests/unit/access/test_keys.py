@@ -79,6 +79,13 @@ def test_a_key_ends_with_its_time_and_with_its_money(
     assert (told.status if told else None, told.code if told else None) == (status, code)
 
 
+def test_when_the_money_is_spent_the_whole_time_to_wait_is_told() -> None:
+    told = denied(ApiKey("k", "", left=BudgetLeft(0, NOW + 8.2)), NOW)
+    assert told is not None
+    assert told.retry_after_seconds == 9
+    assert "in 9 s" in told.message
+
+
 def test_a_model_out_of_scope_reads_like_one_that_is_not_there() -> None:
     key = ApiKey("k", "", KeyLimits(models=("cheap",)))
     assert denied_model(key, "cheap") is None

@@ -86,5 +86,10 @@ def test_the_form_is_looked_at_first(change: dict[str, str], told: str | None) -
 
 
 def test_a_request_without_a_signature_is_not_signed() -> None:
-    assert signed_of({"x-ds4-key": "team-a"}) is None
+    assert signed_of({"authorization": "Bearer ds4-secret"}) is None
+    assert signed_of({"x-ds4-key": "team-a", "authorization": "Bearer ds4-secret"}) is None
+
+
+def test_a_key_that_is_named_and_not_sent_is_a_signature_left_out() -> None:
+    assert signed_of({"x-ds4-key": "team-a"}) == Signed("team-a", "", "", "")
     assert signed_of({"x-ds4-signature": "s"}) == Signed("", "", "", "s")
