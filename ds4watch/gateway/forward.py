@@ -223,7 +223,10 @@ class Forwarder:
 
 def _reply_for(error: AttemptError, call: Call) -> Reply:
     reason = error.failure.reason
-    message = f"No worker could answer: {reason} after {call.attempts} attempt(s): {error}"
+    if call.response is None:
+        message = f"No worker could answer: {reason} after {call.attempts} attempt(s): {error}"
+    else:
+        message = f"The answer is cut short, its worker failed ({reason}): {error}"
     if reason is RetryReason.BUSY:
         return unavailable(message, code="upstream_busy")
     return Reply(status_of(error.failure), message, f"upstream_{reason}", kind="api_error")

@@ -22,9 +22,9 @@ from tests.edge.gateway.test_books import (
 )
 from tests.integration.workers import RealWorker
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
-MIXED, CUT, AT_ONCE = 300, 10, 16
+MIXED, CUT, AT_ONCE = 1010, 10, 16
 SETTLE_SECONDS = 2.0
 
 
@@ -59,7 +59,7 @@ async def cut(front: Front, at: int) -> None:
     response.close()
 
 
-async def test_some_hundred_mixed_requests_are_booked_as_vllm_counts_them(
+async def test_over_a_thousand_mixed_requests_are_booked_as_vllm_counts_them(
     tmp_path: Path, real_workers: Mapping[str, RealWorker]
 ) -> None:
     url = real_workers["tiny-full"].url

@@ -229,7 +229,9 @@ async def test_a_stream_that_breaks_ends_with_an_error_event(tmp_path: Path) -> 
         first, last, done = text.decode().strip().split("\n\n")
         (record,) = await records(front)
     assert '"content":"a"' in first
-    assert json.loads(last[6:])["error"]["code"] == "upstream_broken"
+    error = json.loads(last[6:])["error"]
+    assert error["code"] == "upstream_broken"
+    assert error["message"].startswith("The answer is cut short, its worker failed (broken)")
     assert done == "data: [DONE]"
     assert two.bodies == []
     assert record.outcome is RequestOutcome.UPSTREAM_ERROR
