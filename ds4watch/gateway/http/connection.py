@@ -60,15 +60,15 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what came in."""
-        if self._is_closing:
-            self._throw_away(data)
-            return
         body = self._body
-        if body is not None and not body.is_whole:
-            data = body.feed(data)
+        if body is not None and not body.is_whole and not body.has_failed:
+            data = body.feed(data)  # also of the last request, after which is closed
             if body.has_failed:
                 self._is_closing = True
                 return
+        if self._is_closing:
+            self._throw_away(data)
+            return
         if self._task is not None or self._is_slow:
             self._keep_ahead(data)
         elif data:

@@ -112,6 +112,40 @@ async def test_http_1_0_gets_its_answer_and_the_end_of_the_connection(tmp_path: 
                 assert (await client.answer()).headers["connection"] == "keep-alive"
 
 
+@pytest.mark.parametrize(
+    ("line", "version"), [(b"Connection: close", b"1.1"), (b"X-A: b", b"1.0"), (b"X-A: b", b"1.1")]
+)
+@pytest.mark.parametrize("there", [0, 5])
+async def test_the_body_of_the_last_request_is_heard_to_its_end(
+    line: bytes, version: bytes, there: int
+) -> None:
+    """As urllib, ab, and nginx as it is by default send it: the head, and then the body."""
+    begun = asyncio.Event()
+
+    async def handler(request: Request) -> Response:
+        begun.set()
+        return Response(200, await request.read())
+
+    def refuse(status: int, message: str, code: str) -> Response:
+        return Response(status, f"{code}: {message}".encode())
+
+    server = HttpServer(handler, refuse, Bounds(1000), lambda: None)
+    port = await server.start("127.0.0.1", 0)
+    client = Client(*await asyncio.open_connection("127.0.0.1", port))
+    request = post(BODY, line, version=version)
+    cut = len(request) - len(BODY) + there
+    client.send(request[:cut])
+    await begun.wait()
+    for connection in connections_of(server):
+        connection.finish()  # as a gateway does that drains
+    client.send(request[cut:])
+    told = await client.answer()
+    assert (told.status, told.headers["connection"], told.body) == (200, "close", BODY)
+    assert await client.is_closed()
+    client.writer.close()
+    await server.close(1)
+
+
 async def test_a_client_that_asks_before_it_sends_is_told_to_go_on(tmp_path: Path) -> None:
     async with (
         FakeWorker("w1") as worker,
