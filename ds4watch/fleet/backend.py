@@ -13,7 +13,7 @@ from ds4watch.config.profile import Engine
 from ds4watch.fleet.command import HOST
 from ds4watch.fleet.devices import Holding
 from ds4watch.fleet.gpu_desk import GpuDesk
-from ds4watch.fleet.life import Life, adopted
+from ds4watch.fleet.life import Life, adopted, ending
 from ds4watch.fleet.ports import Listener, hold_free_port, listener_on
 from ds4watch.fleet.process import ProcessRecord, ProcessTable, left_of, members
 from ds4watch.fleet.recipe import Recipe, WorkerSpec, see_to_model, worker_environment
@@ -69,7 +69,8 @@ class LocalBackend:
             elif spec is not None and record.spec == self._recipe.digest(spec):
                 self._records[spec.id] = record
                 self._place.gpus.adopt(spec.id, Holding.from_json(record.gpus))
-                lives[spec.id] = adopted(record.started_at, self._clock.now())
+                taken_on = ending if record.is_ending else adopted
+                lives[spec.id] = taken_on(record.started_at, self._clock.now())
             else:
                 log.info("%s: no longer wanted as it runs: stopped", record.unit)
                 strangers.append(record)
@@ -133,10 +134,10 @@ class LocalBackend:
         )
 
     async def started_at(self, spec: WorkerSpec) -> UnixSeconds | None:
-        """Return when the process of a worker was started, as whatever; also before adoption."""
+        """Return when the process of a worker was started; of one that was told to end, None."""
         unit = f"worker/{spec.id}"
-        alive = [it for it in self._table.records() if it.unit == unit and it.is_alive()]
-        return max((it.started_at for it in alive), default=None)
+        mine = [it for it in self._table.records() if it.unit == unit and not it.is_ending]
+        return max((it.started_at for it in mine if it.is_alive()), default=None)
 
     def is_alive(self, spec: WorkerSpec) -> bool:
         """Return whether the worker's process runs, and has its port; so it is if somebody else's.

@@ -52,7 +52,10 @@ class Backend(Protocol):
         ...
 
     async def started_at(self, spec: WorkerSpec) -> UnixSeconds | None:
-        """Return when what runs of a worker was started, None if nothing does; as `runs`."""
+        """Return when what runs of a worker was started; as `runs`.
+
+        None if nothing runs, or only what was told to end.
+        """
         ...
 
     def is_alive(self, spec: WorkerSpec) -> bool:

@@ -186,6 +186,12 @@ def adopted(started_at: UnixSeconds, now: UnixSeconds) -> Life:
     )
 
 
+def ending(started_at: UnixSeconds, now: UnixSeconds) -> Life:
+    """Return the life of a worker that an earlier daemon told to end, and that still runs."""
+    told = "an earlier daemon told it to end"
+    return go(adopted(started_at, now), WorkerPhase.STOPPING, told, now)
+
+
 def still_ready(life: Life, since: UnixSeconds) -> Life:
     """Return the life of a worker that was ready under the last daemon too: it serves on.
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ds4watch.fleet.end_told import note_end_told
 from ds4watch.fleet.launch import boot_id, start_ticks_of
 from ds4watch.fleet.log_room import is_full
 from ds4watch.fleet.ring_log import trim
@@ -40,7 +41,8 @@ class ProcessRecord:
     """A unit as its launcher wrote it down. `spec` tells whether it is still what is wanted.
 
     gpus: what it holds of them, as `Holding.as_json` writes it; empty if nothing. end_seconds: from
-    SIGTERM to SIGKILL at least, since it lets its work end.
+    SIGTERM to SIGKILL at least, since it lets its work end. is_ending: it was told to end, and does
+    so whether this daemon lives or not.
     """
 
     unit: str
@@ -53,6 +55,7 @@ class ProcessRecord:
     boot_id: str
     gpus: Mapping[str, Any] = field(default_factory=dict)
     end_seconds: float = 0.0
+    is_ending: bool = False
 
     def is_alive(self) -> bool:
         """Return whether that very process runs (not another with its number, not a zombie)."""
@@ -225,6 +228,7 @@ class ProcessTable:
         """
         withstood = self._withstood.get(record.unit, frozenset())
         if self.is_alive(record) and record.pid not in withstood:
+            note_end_told(self._record_path(record.unit), record.pid)
             self._send(record.pid, signal.SIGTERM)
             grace = max(grace_seconds, record.end_seconds)
             await self._until(lambda: not self.is_alive(record), grace)

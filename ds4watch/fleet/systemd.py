@@ -16,7 +16,7 @@ from ds4watch.fleet.backend import LocalPlace, see_to_gpu
 from ds4watch.fleet.command import HOST
 from ds4watch.fleet.devices import Holding
 from ds4watch.fleet.launch import start_ticks_of
-from ds4watch.fleet.life import Life, adopted
+from ds4watch.fleet.life import Life, adopted, ending
 from ds4watch.fleet.ports import Listener, hold_free_port, listener_on
 from ds4watch.fleet.process import members
 from ds4watch.fleet.recipe import Recipe, WorkerSpec, see_to_model, worker_environment
@@ -71,7 +71,8 @@ class SystemdBackend:
                 await self._manager.keep_unit(unit)
                 self._running[spec.id] = _Running(record)
                 self._place.gpus.adopt(spec.id, Holding.from_json(record.gpus))
-                lives[spec.id] = adopted(record.started_at, self._clock.now())
+                taken_on = ending if state.is_ending else adopted
+                lives[spec.id] = taken_on(record.started_at, self._clock.now())
             else:
                 log.info("%s: no longer wanted as it runs: stopped", unit)
                 strangers.append(unit)
@@ -134,8 +135,8 @@ class SystemdBackend:
     async def started_at(self, spec: WorkerSpec) -> UnixSeconds | None:
         """Return when a unit that runs was started; also before it is adopted."""
         unit = self._records.unit(spec.id)
-        record = self._records.read(unit)
-        if record is None or record.invocation != (await self._manager.state(unit)).invocation:
+        record, state = self._records.read(unit), await self._manager.state(unit)
+        if record is None or record.invocation != state.invocation or state.is_ending:
             return None
         return record.started_at if record.process().is_alive() else None
 

@@ -42,6 +42,7 @@ class UnitState:
 
     is_there: bool = False
     is_running: bool = False
+    is_ending: bool = False
     invocation: str = ""
     main_pid: int = 0
     exit_code: int | None = None
@@ -115,6 +116,7 @@ class Manager:
         return UnitState(
             is_there=True,
             is_running=unit["ActiveState"].value in _RUNS,
+            is_ending=unit["ActiveState"].value == "deactivating",
             invocation=bytes(unit["InvocationID"].value).hex(),
             main_pid=main_pid,
             exit_code=None if main_pid else _exit_code(service),

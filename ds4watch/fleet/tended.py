@@ -216,6 +216,8 @@ def has_left(worker: Tended) -> bool:
 
 def resumed(life: Life, spec: WorkerSpec, last: WorkerView, backend: Backend) -> Life:
     """Return the life that goes on from what the last daemon saw of the worker."""
+    if life.phase is WorkerPhase.STOPPING:
+        return life
     is_same = (backend.url(spec), backend.pid(spec)) == (last.url, last.pid)
     if last.phase is WorkerPhase.READY and is_same:
         return still_ready(life, last.since)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -190,6 +192,31 @@ async def test_a_worker_is_stopped_started_and_restarted_by_wish(fleet: Fleet) -
     await fleet.until(WorkerPhase.DRAINING)
     await fleet.until(WorkerPhase.READY)
     assert len({first, second, fleet.view.pid}) == 3
+
+
+async def test_a_process_that_a_dead_daemon_told_to_end_is_awaited_and_counts_as_restarted(
+    tmp_path: Path, session: aiohttp.ClientSession, fleet: Fleet
+) -> None:
+    await fleet.supervisor.start([spec()], NOBODY)
+    await fleet.until(WorkerPhase.READY)
+    before, old = FleetSnapshot(0.0, fleet.supervisor.views()), fleet.view.pid
+    assert old is not None
+    os.kill(old, signal.SIGSTOP)  # what is told to end does so later
+    await fleet.wish(Wanted(None, restart_at=SystemClock().now()))
+    await fleet.until(WorkerPhase.STOPPING)
+    await fleet.journal.until(lambda: any(it.is_ending for it in fleet.table.records()))
+    await fleet.supervisor.leave()
+    later = Fleet(tmp_path, session)
+    assert await later.supervisor.started_at(spec()) is None  # the start to come is the restart
+    await later.supervisor.start([spec()], before)
+    assert (later.view.phase, later.view.pid) == (WorkerPhase.STOPPING, old)
+    os.kill(old, signal.SIGCONT)
+    await later.until(WorkerPhase.READY)
+    assert later.view.pid != old
+    told = [WorkerPhase.ABSENT, WorkerPhase.STARTING, WorkerPhase.LOADING, WorkerPhase.WARMING]
+    assert later.journal.story == [*told, WorkerPhase.READY]
+    assert await later.supervisor.started_at(spec()) is not None
+    assert await later.supervisor.stop()
 
 
 async def test_an_engine_that_hangs_with_work_in_it_is_found_by_its_lack_of_progress(
