@@ -26,7 +26,7 @@ from ds4watch.fleet.worker_answers import (
     unusable,
     whole,
 )
-from ds4watch.model.errors import EdgeReason, WorkerError
+from ds4watch.model.errors import EdgeReason, NoNumberError, WorkerError
 from ds4watch.quality.distributions import Position
 from ds4watch.quality.fingerprint import Step
 
@@ -38,6 +38,8 @@ _ANSWER_SECONDS = 600.0
 _MAX_BODY_BYTES = 32 << 20
 """Log-probabilities of a prompt take about 100 bytes a token; 200,000 tokens fit."""
 _SHOWN_BODY_CHARACTERS = 200
+_NO_NUMBER = b"Out of range float values"
+"""What vLLM says of an answer with NaN in it, as JSON has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +284,8 @@ def _parsed(content: bytes, status: int, call: str) -> Any:
         shown = content[:_SHOWN_BODY_CHARACTERS].decode(errors="replace").strip()
         retryable = status >= 500 or status == 429
         message = f"{call}: status {status} {shown}".rstrip()
+        if status == 400 and _NO_NUMBER in content:
+            raise NoNumberError(message, reason=EdgeReason.STATUS)
         raise WorkerError(message, reason=EdgeReason.STATUS, retryable=retryable)
     if not content:
         return None

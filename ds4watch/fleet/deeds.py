@@ -22,7 +22,7 @@ from ds4watch.fleet.start_answers import start_answers
 from ds4watch.fleet.stillness import canary_ended, canary_sent
 from ds4watch.fleet.tended import Tended
 from ds4watch.fleet.warm_up import requests, warm_up
-from ds4watch.model.errors import EdgeReason, WorkerError
+from ds4watch.model.errors import EdgeReason, NoNumberError, WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.worker import WorkerPhase
 from ds4watch.quality.fingerprint import Fingerprint
@@ -137,14 +137,19 @@ class Deeds:
         """Return why a worker must not serve. Raises WorkerError if it does not answer.
 
         An engine that never told log-probabilities is let pass: what it gives cannot be judged.
-        One that told them and does not any more may well be broken: of weights that are no
-        numbers an engine says nothing but that it cannot tell.
+        One that told them and does not any more may well be broken. Log-probabilities that are no
+        numbers are never right, whatever was given before.
         """
         if self.vetting is None:
             return ""
         profile = worker.running.profile
         try:
             given = await start_answers(client, profile.served_names[0])
+        except NoNumberError as error:
+            return (
+                f"its log-probabilities are no numbers, as of damaged weights ({error}): "
+                f"mend the model, then `ds4watch workers start {worker.spec.id}`"
+            )
         except WorkerError as error:
             if error.retryable or error.reason not in (EdgeReason.STATUS, EdgeReason.PARSE):
                 raise

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ds4watch.model.errors import EdgeReason, WorkerError
+from ds4watch.model.errors import EdgeReason, NoNumberError, WorkerError
 from ds4watch.model.usage import Usage
 from ds4watch.quality.distributions import Position
 from ds4watch.quality.fingerprint import Step
@@ -95,6 +95,8 @@ def position_of(position: Any) -> Position:
 
 
 def _finite(value: Any) -> float:
+    if isinstance(value, float) and math.isnan(value):
+        raise NoNumberError("a log-probability is not a number", reason=EdgeReason.PARSE)
     if not isinstance(value, int | float) or not math.isfinite(value):
         raise unusable("a log-probability is not a finite number")
     return float(value)

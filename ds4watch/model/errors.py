@@ -6,6 +6,7 @@ Ds4watchError
 ├── SourceError        a remote Prometheus that did not answer as it should
 ├── StoreError         the database
 ├── WorkerError        a worker process or its HTTP API
+│   └── NoNumberError      log-probabilities that are no numbers: no model gives that rightly
 ├── NotifyError        a channel
 ├── UpstreamError      the gateway's way to a worker
 └── QueryError         an expression that cannot be parsed or evaluated
@@ -101,6 +102,10 @@ class StoreError(EdgeError):
 
 class WorkerError(EdgeError):
     """A worker process or its HTTP API failed."""
+
+
+class NoNumberError(WorkerError):
+    """A worker's log-probabilities are no numbers, as of weights that are damaged."""
 
 
 class NotifyError(EdgeError):

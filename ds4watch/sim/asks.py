@@ -105,6 +105,11 @@ class Ask:
     prompt_logprobs: int | None
     echo: bool = False
 
+    @property
+    def tells_logprobs(self) -> bool:
+        """Whether log-probabilities are asked for, of the answer or of the prompt."""
+        return self.top_logprobs is not None or self.prompt_logprobs is not None
+
 
 def parse(kind: type[_Body], raw: bytes) -> _Body:
     """Read a body. Raises ApiError."""

@@ -35,7 +35,8 @@ class Fault(StrEnum):
     share of the KV cache that is in use on the page at least.
     `oom_over`: out of memory, and the process ends, once more sequences run than its value.
     `stuck`: the requests in the batch stand still, later ones do not. `metrics_error`: a line in
-    the log about a negative increment, and the process ends.
+    the log about a negative increment, and the process ends. `no_numbers`: weights that are NaN:
+    text is answered, log-probabilities are refused.
     """
 
     HANG = "hang"
@@ -55,6 +56,7 @@ class Fault(StrEnum):
     STUCK = "stuck"
     QUEUE = "queue"
     KV_FULL = "kv_full"
+    NO_NUMBERS = "no_numbers"
 
 
 _LONGEST_PAGE_SECONDS = 60.0

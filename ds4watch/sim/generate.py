@@ -8,8 +8,9 @@ from typing import Any
 from aiohttp import web
 
 from ds4watch.sim.answers import Answerer
-from ds4watch.sim.api_errors import engine_failed
+from ds4watch.sim.api_errors import bad_request, engine_failed
 from ds4watch.sim.asks import Ask, ChatBody, CompletionBody, chat_ask, completion_ask, parse
+from ds4watch.sim.faults import Fault
 from ds4watch.sim.generation import Finish
 from ds4watch.sim.planning import plan
 from ds4watch.sim.text import LogprobModel
@@ -41,6 +42,8 @@ class GenerationHandlers:
         worker = self._worker
         if worker.faults.next_request_fails():
             raise engine_failed()
+        if worker.faults.has(Fault.NO_NUMBERS) and ask.tells_logprobs and not ask.stream:
+            raise bad_request("Out of range float values are not JSON compliant: nan")
         answerer = self._answerer(ask, chat=chat)
         generations = plan(
             ask,

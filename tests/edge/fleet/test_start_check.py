@@ -135,6 +135,21 @@ async def test_a_worker_that_no_longer_tells_log_probabilities_does_not_serve(
     assert judge.judge_silent(spec(name="sim-0"), "400") == ""
 
 
+async def test_log_probabilities_that_are_no_numbers_are_never_right_with_nothing_to_compare_with(
+    fleet: Fleet,
+) -> None:
+    kept = Kept()
+    fleet.supervisor.vet_by(check(kept, is_missed=True))
+    damaged = spec("--fault=no_numbers", name="sim-0")
+    await fleet.supervisor.start([damaged], FleetSnapshot(UnixSeconds(0)))
+    await fleet.until(WorkerPhase.QUARANTINED)
+    assert fleet.view.reason.startswith("its log-probabilities are no numbers, as of damaged")
+    assert "Out of range float values" in fleet.view.reason
+    assert "`ds4watch workers start sim-0`" in fleet.view.reason
+    assert WorkerPhase.READY not in fleet.journal.story
+    assert kept.values == {}, "what it gave is nothing to compare others with"
+
+
 async def test_a_store_that_is_full_keeps_no_worker_from_serving(fleet: Fleet) -> None:
     kept = Kept()
     kept.is_full = True
