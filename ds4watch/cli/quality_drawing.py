@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 _SIZE_INCHES = (8.0, 5.0)
 _DPI = 110
+_ROOM_FOR_NAMES = 0.15
 _BEST, _BEATEN = "#1976d2", "#9e9e9e"
 
 
@@ -31,6 +32,7 @@ def draw(found: Mapping[str, Any], path: Path) -> None:
         axes.annotate(row["profile"], (cost, share), (6, 6), textcoords="offset points")
     axes.set_xlabel(f"{found['currency']} a million tokens, one request at a time")
     axes.set_ylabel("golden questions right, %")
-    axes.set_title("Profiles; blue: no other is better in everything", loc="left")
+    axes.set_title("Profiles; blue: none is as good in all, better in something", loc="left")
+    axes.margins(x=_ROOM_FOR_NAMES, y=_ROOM_FOR_NAMES)
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=_DPI)

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from ds4watch.cli.display import instant
+from ds4watch.model.money import NANOS_PER_UNIT
 
 _WIDTH, _HEIGHT = 56, 9
 _SIGNS = "abcdefghijklmnopqrstuvwxyz"
@@ -25,8 +26,17 @@ def run_line(run: Mapping[str, Any]) -> str:
         f"{run['id']}  {instant(run['at'])}  {pair}: {run['status']}, "
         f"{run['answered']} of {run['questions']} answered"
         + (f" ({shares})" if shares else "")
+        + _spent(run)
         + told
     )
+
+
+def _spent(run: Mapping[str, Any]) -> str:
+    if not run["spent_nanos"]:
+        return ""
+    bound = run["budget_nanos"]
+    most = f" of {bound / NANOS_PER_UNIT:.3g}" if bound is not None else ""
+    return f", cost {run['spent_nanos'] / NANOS_PER_UNIT:.3g}{most}"
 
 
 def profile_table(found: Mapping[str, Any]) -> Table:

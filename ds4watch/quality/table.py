@@ -80,9 +80,11 @@ def unbeaten(rows: Sequence[Measured]) -> frozenset[str]:
     """Return the profiles that no other beats: as good in all that is known, better in something.
 
     Only what both have is compared; accuracy as measured, over the questions that both answered.
+    One that was asked nothing is not among them: nobody knows.
     """
+    asked = [row for row in rows if classes_of((row,))]
     return frozenset(
-        row.profile for row in rows if not any(_beats(it, row) for it in rows if it is not row)
+        row.profile for row in asked if not any(_beats(it, row) for it in rows if it is not row)
     )
 
 

@@ -66,10 +66,10 @@ def test_only_profiles_that_another_equals_in_all_and_beats_in_something_are_bea
     assert unbeaten((slow, fast)) == {"fast"}
 
 
-def test_what_was_asked_of_none_or_one_only_beats_nobody() -> None:
+def test_one_that_was_asked_nothing_beats_nobody_and_is_not_marked() -> None:
     unasked = Measured("unasked", {}, cost_per_million=0.1)
-    assert unbeaten((FULL, unasked)) == {"full", "unasked"}
-    assert unbeaten((Measured("a"), Measured("b"))) == {"a", "b"}
+    assert unbeaten((FULL, unasked)) == {"full"}
+    assert unbeaten((Measured("a"), Measured("b"))) == set()
 
 
 def test_accuracy_is_told_by_class_and_in_all() -> None:
