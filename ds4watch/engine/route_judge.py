@@ -38,7 +38,7 @@ class RouteJudge:
 
     def __init__(self) -> None:
         self._served: dict[str, deque[Served]] = {}
-        self._waiting: deque[tuple[UnixSeconds, Served]] = deque(maxlen=_MOST_WAITING)
+        self._waiting: deque[tuple[UnixSeconds, str, Served]] = deque(maxlen=_MOST_WAITING)
         self._good: deque[tuple[UnixSeconds, str, int]] = deque()
         """End, profile and tokens of requests that were answered in time."""
         self._began_at: UnixSeconds | None = None
@@ -65,7 +65,7 @@ class RouteJudge:
             self._served.setdefault(served.worker, deque(maxlen=_KEPT)).append(served)
             self._seen += 1
             if self._seen % _SAMPLE_EVERY == 0:
-                self._waiting.append((record.ended_at, served))
+                self._waiting.append((record.ended_at, _model_of(record), served))
 
     def samples(
         self,
@@ -120,15 +120,16 @@ class RouteJudge:
         for _ in range(_MOST_A_LOOK):
             if not self._waiting or self._waiting[0][0] >= due:
                 return
-            _, served = self._waiting.popleft()
-            regret = self._regret_of(served, models)
+            _, model, served = self._waiting.popleft()
+            regret = self._regret_of(served, model, models)
             if regret is not None:
                 self._regret_seconds += regret
                 self._buckets[bisect_left(REGRET_EDGES, regret)] += 1
 
-    def _regret_of(self, served: Served, models: Mapping[str, frozenset[str]]) -> float | None:
-        mine = models.get(served.worker, frozenset())
-        alike = (it for it in self._served if it != served.worker and models[it] == mine)
+    def _regret_of(
+        self, served: Served, model: str, models: Mapping[str, frozenset[str]]
+    ) -> float | None:
+        alike = (it for it in self._served if it != served.worker and model in models[it])
         others = {name: self._near(name, served) for name in islice(alike, _MOST_OTHERS)}
         known = [it for answered in others.values() for it in answered]
         known += self._near(served.worker, served)
@@ -138,6 +139,14 @@ class RouteJudge:
         """Return what a worker answered at about the same time."""
         answered = self._served.get(worker, ())
         return [it for it in answered if abs(it.sent_at - served.sent_at) <= _NEAR_SECONDS]
+
+
+def _model_of(record: RequestRecord) -> str:
+    """Return the name by which a worker was chosen: not the one asked for if a level took another.
+
+    Of an alias that several profiles serve each of their workers could have been chosen.
+    """
+    return record.model_served if record.level or record.degraded else record.model_asked
 
 
 def _le(edge: float) -> Labels:

@@ -53,6 +53,22 @@ def test_a_choice_without_an_alternative_is_not_counted_as_good() -> None:
     assert values(judge, 200.0)["ds4_route_regret_seconds_count"] == 0
 
 
+@pytest.mark.parametrize(("degraded", "judged"), [((), 2), (("model",), 0)])
+def test_of_an_alias_the_workers_of_all_profiles_that_serve_it_could_have_been_chosen(
+    degraded: tuple[str, ...], judged: int
+) -> None:
+    fleet = [
+        replace(it, profile=it.id, models=(name, "both"))
+        for it, name in zip(FLEET, ("wide", "narrow"), strict=True)
+    ]
+    asked = replace(record("b", 100.0), model_asked="both", model_served="narrow")
+    judge = RouteJudge()
+    judge.note([replace(asked, degraded=degraded)] * 16, slo_seconds=1.2)
+    judge.note([record("a", 100.0)] * 3, slo_seconds=1.2)
+    found = {it.name: it.value for it in judge.samples(fleet, PRICES, "EUR", 200.0)}
+    assert found["ds4_route_regret_seconds_count"] == judged
+
+
 def test_tokens_that_came_in_time_bear_the_money_of_all_workers_of_the_profile() -> None:
     judge = RouteJudge()
     judge.note([record("a", 100.0), record("a", 100.0, seconds=1.3)], slo_seconds=1.2)
