@@ -65,7 +65,7 @@ class RouteJudge:
             self._served.setdefault(served.worker, deque(maxlen=_KEPT)).append(served)
             self._seen += 1
             if self._seen % _SAMPLE_EVERY == 0:
-                self._waiting.append((record.ended_at, _model_of(record), served))
+                self._waiting.append((record.ended_at, record.model_served, served))
 
     def samples(
         self,
@@ -129,6 +129,7 @@ class RouteJudge:
     def _regret_of(
         self, served: Served, model: str, models: Mapping[str, frozenset[str]]
     ) -> float | None:
+        """Judge by those that serve the name by which a worker was chosen: of an alias all do."""
         alike = (it for it in self._served if it != served.worker and model in models[it])
         others = {name: self._near(name, served) for name in islice(alike, _MOST_OTHERS)}
         known = [it for answered in others.values() for it in answered]
@@ -139,14 +140,6 @@ class RouteJudge:
         """Return what a worker answered at about the same time."""
         answered = self._served.get(worker, ())
         return [it for it in answered if abs(it.sent_at - served.sent_at) <= _NEAR_SECONDS]
-
-
-def _model_of(record: RequestRecord) -> str:
-    """Return the name by which a worker was chosen: not the one asked for if a level took another.
-
-    Of an alias that several profiles serve each of their workers could have been chosen.
-    """
-    return record.model_served if record.level or record.degraded else record.model_asked
 
 
 def _le(edge: float) -> Labels:

@@ -53,17 +53,17 @@ def test_a_choice_without_an_alternative_is_not_counted_as_good() -> None:
     assert values(judge, 200.0)["ds4_route_regret_seconds_count"] == 0
 
 
-@pytest.mark.parametrize(("degraded", "judged"), [((), 2), (("model",), 0)])
+@pytest.mark.parametrize(("served", "judged"), [("both", 2), ("narrow", 0)])
 def test_of_an_alias_the_workers_of_all_profiles_that_serve_it_could_have_been_chosen(
-    degraded: tuple[str, ...], judged: int
+    served: str, judged: int
 ) -> None:
     fleet = [
         replace(it, profile=it.id, models=(name, "both"))
         for it, name in zip(FLEET, ("wide", "narrow"), strict=True)
     ]
-    asked = replace(record("b", 100.0), model_asked="both", model_served="narrow")
+    asked = replace(record("b", 100.0), model_asked="both", model_served=served)
     judge = RouteJudge()
-    judge.note([replace(asked, degraded=degraded)] * 16, slo_seconds=1.2)
+    judge.note([asked] * 16, slo_seconds=1.2)
     judge.note([record("a", 100.0)] * 3, slo_seconds=1.2)
     found = {it.name: it.value for it in judge.samples(fleet, PRICES, "EUR", 200.0)}
     assert found["ds4_route_regret_seconds_count"] == judged
