@@ -105,11 +105,22 @@ def _dispatch(arguments: list[str]) -> int:
         sys.stderr.write(f"ds4watch: there is no command {name!r}{_did_you_mean(name)}\n")
         return EXIT_CONFIG
     module = loaded(COMMANDS[name].module)
+    usage = loaded("ds4watch.cli.usage")
     try:
-        module.app(args=arguments[1:], prog_name=f"ds4watch {name}")
+        ended = module.app(
+            args=arguments[1:],
+            prog_name=f"ds4watch {name}",
+            standalone_mode=False,
+        )
+    except usage.CannotUnderstand as error:
+        sys.stderr.write(usage.one_line(error, f"ds4watch {name}") + "\n")
+        return EXIT_CONFIG
+    except usage.Abort:  # a question that was not answered
+        sys.stderr.write("ds4watch: nothing was done\n")
+        return 1
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    return 0
+    return ended if isinstance(ended, int) else 0
 
 
 def overview() -> str:

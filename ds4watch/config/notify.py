@@ -171,6 +171,17 @@ _PAIRS: tuple[tuple[str, str, str], ...] = (
 )
 
 
+def secret_files(notify: NotifySettings) -> Iterator[tuple[str, str]]:
+    """Yield the settings that name a file with a secret, and the file."""
+    for place, _, file in _PAIRS:
+        path = getattr(getattr(notify, place) if place else notify, file)
+        if path:
+            yield ".".join(filter(None, ("notify", place, file))), path
+    for index, it in enumerate(notify.apprise):
+        if it.url_file:
+            yield f"notify.apprise.{index}.url_file", it.url_file
+
+
 def notify_faults(notify: NotifySettings) -> Iterator[Fault]:
     """Yield what does not go together in the section."""
     for place, name, file in _PAIRS:

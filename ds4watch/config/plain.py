@@ -62,6 +62,8 @@ _PATTERNS: Mapping[str, str] = {
     r"\.(json|ya?ml)$": "must end in .json, .yml or .yaml",
 }
 _SECRET_WORDS = ("url", "token", "secret", "password", "key", "auth", "credential")
+_FEW = 4
+"""As many keys are told where none is like the one that was found."""
 _HABITS: Mapping[str, str] = {
     "job_name": "name",
     "scrape_interval": "interval_seconds",
@@ -160,7 +162,10 @@ def _did_you_mean(path: Path, root: type[BaseModel]) -> str | None:
     close = [habit] if habit in names else difflib.get_close_matches(str(path[-1]), names, n=1)
     if close:
         return f"did you mean `{close[0]}`?"
-    return f"known here: {', '.join(names)}"
+    if len(names) <= _FEW:
+        return f"known here: {', '.join(names)}"
+    nearest = difflib.get_close_matches(str(path[-1]), names, n=_FEW, cutoff=0.0)
+    return f"nearest here: {', '.join(nearest)}; all: `ds4watch config reference`"
 
 
 def _model_at(root: type[BaseModel], path: Path) -> type[BaseModel] | None:

@@ -18,6 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ds4watch.config.files import LoadedSettings, wanted_workers
+from ds4watch.config.notify import NotifySettings, secret_files
 from ds4watch.config.settings import Settings
 from ds4watch.fleet.lock import running_daemon
 from ds4watch.fleet.plan import find_vllm
@@ -78,6 +79,7 @@ def examine(patient: Patient) -> Iterator[Diagnosis]:
     yield _disk(patient.state_dir)
     yield _open_files()
     yield _vllm(patient)
+    yield from _secret_files(patient.settings.notify)
     yield from _processes(patient)
 
 
@@ -167,8 +169,11 @@ def _vllm(patient: Patient) -> Diagnosis:
     if not workers:
         return Diagnosis(Health.OK, "vLLM", "not needed: no worker is ours to start")
     if not os.access(python, os.X_OK):
+        # Who named one wants it; without a word of it, a simulated fleet may be all that is meant.
+        is_named = patient.settings.fleet.vllm_python is not None
         mend = "`make vllm`, or name its interpreter in fleet.vllm_python; --sim does without"
-        return Diagnosis(Health.WARN, "vLLM", f"no interpreter at {python}", mend)
+        health = Health.BAD if is_named else Health.WARN
+        return Diagnosis(health, "vLLM", f"no interpreter at {python}", mend)
     ask = (
         "import importlib.metadata as m\n"
         f"for name in {_VLLM_DISTRIBUTIONS!r}:\n"
@@ -180,6 +185,25 @@ def _vllm(patient: Patient) -> Diagnosis:
         mend = f"{python} -m pip install vllm"
         return Diagnosis(Health.BAD, "vLLM", f"{python} has none", mend)
     return Diagnosis(Health.OK, "vLLM", f"{said} at {python}")
+
+
+def _secret_files(notify: NotifySettings) -> Iterator[Diagnosis]:
+    """Look at the files that the channels read their secrets from, not at what is in them."""
+    for field, file in secret_files(notify):
+        fault = _unread(Path(file))
+        if fault:
+            mend = f"write the secret there (mode 0600), or change {field}"
+            yield Diagnosis(Health.BAD, "notify", f"{field}: {file}: {fault}", mend)
+        else:
+            yield Diagnosis(Health.OK, "notify", f"{field}: {file}")
+
+
+def _unread(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return "" if file.read(1) else "is empty"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
 
 
 def _output(argv: tuple[str, ...]) -> str:

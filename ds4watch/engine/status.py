@@ -290,6 +290,7 @@ def alert_json(alert: AlertState) -> dict[str, Any]:
         "value": alert.value if math.isfinite(alert.value) else None,
         "labels": dict(alert.labels),
         "summary": annotations.get("summary", ""),
+        "runbook_url": annotations.get("runbook_url", ""),
         "held": alert.held,
         "fingerprint": alert.fingerprint,
     }

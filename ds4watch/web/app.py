@@ -31,6 +31,7 @@ from ds4watch.web.prometheus import prometheus
 from ds4watch.web.quality import quality
 from ds4watch.web.reads import reads
 from ds4watch.web.records import records
+from ds4watch.web.runbooks import runbooks
 from ds4watch.web.sessions import Sessions
 from ds4watch.web.silences import holds, silences
 from ds4watch.web.steering import steering
@@ -90,6 +91,7 @@ def create_app(
         app.include_router(router, prefix=API)
     app.include_router(prometheus(ports.facts, ports.queries, clock), prefix=PROMETHEUS_API)
     app.include_router(login(sessions))
+    app.include_router(runbooks())
     if ports.hooks is not None:
         app.include_router(hooks(ports.hooks), prefix=API)
     app.include_router(quality(ports.quality), prefix=API)

@@ -97,6 +97,7 @@ _ALERT = {
     "value": 23.0,
     "labels": {"alertname": "QueueDepthHigh", "severity": "warning", "worker": "tiny-full-1"},
     "summary": "23 requests wait on tiny-full-1",
+    "runbook_url": "docs/runbooks/QueueDepthHigh.md",
     "held": False,
     "fingerprint": "7f3f1c3a9be2d410",
     "silenced_by": [],

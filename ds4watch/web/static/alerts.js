@@ -26,6 +26,13 @@ function tone(alert) {
 
 // ---- one alert, with all its tiers ---------------------------------------------------------------
 
+// Those of the shipped rules come from the daemon itself; others are a whole address, or not reached.
+function runbookOf({ runbook_url: url = "" }) {
+  const own = /^docs\/runbooks\/([A-Za-z0-9]+\.md)$/.exec(url);
+  if (own) return `/runbooks/${own[1]}`;
+  return /^https?:\/\//.test(url) ? url : "";
+}
+
 const unsevere = ({ severity, ...labels }) => JSON.stringify(Object.entries(labels).sort());
 const isSilenced = (alert) => (alert.silenced_by ?? []).length > 0;
 
@@ -50,6 +57,9 @@ function alertRow() {
   row.button = button("", () => (row.isSilenced ? unsilence(row.group.tiers) : silence(row.group.worst)), "small");
   head.append(row.phase, row.name, row.severity, row.silenced, row.held, row.button);
   row.summary = make("p");
+  row.told = make("span");
+  row.runbook = make("a", "", "Runbook");
+  row.summary.append(row.told, " ", row.runbook);
   row.more = make("div");
   row.bar = distanceBar();
   row.words = make("ul", "tiers quiet");
@@ -98,7 +108,11 @@ function updateAlert(row, group) {
   setHidden(row.button, !mayAct() || isOver);
   setText(row.button, row.isSilenced ? "End silence" : "Silence 1 h");
   setAttribute(row.button, "aria-label", `${row.button.textContent}: ${worst.name}`);
-  setText(row.summary, isOver && worst.summary ? `Last: ${worst.summary}` : worst.summary ?? "");
+  setText(row.told, isOver && worst.summary ? `Last: ${worst.summary}` : worst.summary ?? "");
+  const runbook = runbookOf(worst);
+  setHidden(row.runbook, !runbook);
+  setAttribute(row.runbook, "href", runbook || "#");
+  setAttribute(row.runbook, "aria-label", `Runbook: ${worst.name}`);
   const rule = isOver ? null : ruleOf(group);
   setHidden(row.more, !rule);
   if (rule) drawDistance(row.bar, rule);

@@ -53,11 +53,18 @@ export function drawDistance(bar, rule) {
   )));
 }
 
+// Tiers with one threshold differ by how long it has to be passed.
+function waited(rule, tier) {
+  const same = rule.tiers.filter((other) => other.threshold === tier.threshold);
+  const differs = same.some((other) => other.for_seconds !== tier.for_seconds);
+  return differs && isNumber(tier.for_seconds) ? ` for ${seconds(tier.for_seconds)}` : "";
+}
+
 // [[severity, words], …]: what each tier is away, or how far it is passed.
 export function distanceWords(rule) {
   const shown = formatOf(rule.expression);
   return rule.tiers.map((tier) => {
-    const at = `${isBelow(rule) ? "under" : "over"} ${shown(tier.threshold)}`;
+    const at = `${isBelow(rule) ? "under" : "over"} ${shown(tier.threshold)}${waited(rule, tier)}`;
     if (!isNumber(tier.beyond)) return [tier.severity, `${at}: no value`];
     const gap = shown(Math.abs(tier.beyond));
     if (!tier.holds) return [tier.severity, `${at}: ${gap} to go`];

@@ -104,3 +104,29 @@ async def test_what_the_daemon_says_is_told_with_it(folder: Path) -> None:
         found = await looked(folder, "--admin", server.url)
     assert found["admin API"]["health"] == "ok"
     assert server.url in found["admin API"]["found"]
+
+
+async def test_a_vllm_that_is_named_and_not_there_is_a_fault(folder: Path) -> None:
+    file = folder / "ds4watch.yml"
+    settings = yaml.safe_load(file.read_text(encoding="utf-8"))
+    settings["fleet"] = {"vllm_python": "/nowhere/python"}
+    file.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    found = await looked(folder)
+    assert found["vLLM"]["health"] == "bad"
+    assert "/nowhere/python" in found["vLLM"]["found"]
+
+
+async def test_a_file_of_a_secret_that_is_absent_or_empty_is_named(folder: Path) -> None:
+    file = folder / "ds4watch.yml"
+    settings = yaml.safe_load(file.read_text(encoding="utf-8"))
+    slack = {"channel": "C0123456789", "token_file": str(folder / "slack.token")}
+    settings["notify"] = {"slack": slack}
+    file.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    absent = (await looked(folder))["notify"]
+    assert absent["health"] == "bad"
+    told = f"notify.slack.token_file: {folder / 'slack.token'}: no such file or directory"
+    assert absent["found"] == told
+    (folder / "slack.token").touch(mode=0o600)
+    assert (await looked(folder))["notify"]["found"].endswith("slack.token: is empty")
+    (folder / "slack.token").write_text("xoxb-1\n", encoding="utf-8")
+    assert (await looked(folder))["notify"]["health"] == "ok"

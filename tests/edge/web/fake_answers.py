@@ -61,6 +61,7 @@ STATUS: dict[str, Any] = {
             "value": 23.0,
             "labels": {"worker": "sim-full-1"},
             "summary": "23 requests wait on sim-full-1",
+            "runbook_url": "docs/runbooks/QueueDepthHigh.md",
             "held": False,
             "fingerprint": "00000000000000aa",
             "silenced_by": [],

@@ -75,6 +75,30 @@ async def test_alerts_say_how_far_each_tier_is(browser: Browser) -> None:
         assert faults == []
 
 
+async def test_an_alert_leads_to_its_runbook_which_the_daemon_has(browser: Browser) -> None:
+    daemon = PageDaemon()
+    daemon.state["alerts"][1]["runbook_url"] = "javascript:alert(1)"
+    async with serving(daemon) as server, looking(browser) as (page, faults):
+        await page.goto(server.url)
+        links = page.get_by_role("link", name="Runbook")
+        await expect(links).to_have_count(1)  # none to what is no address
+        await links.click()
+        await expect(page.locator("body")).to_contain_text("# QueueDepthHigh")
+        assert page.url == f"{server.url}/runbooks/QueueDepthHigh.md"
+        assert faults == []
+
+
+async def test_tiers_with_one_threshold_are_told_apart_by_how_long(browser: Browser) -> None:
+    daemon = PageDaemon()
+    rule = next(it for it in daemon.known_rules if it["name"] == "QueueDepthHigh")
+    for tier, wait in zip(rule["tiers"], (60.0, 600.0), strict=False):
+        tier.update(threshold=20.0, for_seconds=wait)
+    async with serving(daemon) as server, looking(browser) as (page, _):
+        await page.goto(server.url)
+        row = page.locator("#alerts > li", has_text="QueueDepthHigh")
+        await expect(row).to_contain_text(f"over 20 for {daemon and '1.0 min'}")
+
+
 async def test_money_history_and_load_ahead_are_drawn_and_told_in_tables(browser: Browser) -> None:
     history = PageHistory()
     async with serving(PageDaemon(), queries=history) as server, looking(browser) as (page, faults):

@@ -23,7 +23,7 @@ FAULTS = [
         "f.yml:2: scrape.timout_seconds: unknown key (did you mean `timeout_seconds`?)",
     ),
     ("scrap:\n", "f.yml:1: scrap: unknown key (did you mean `scrape`?)"),
-    ("store: {x: 1}", "f.yml:1: store.x: unknown key (known here: url, retention_hours, audit_"),
+    ("store: {x: 1}", "f.yml:1: store.x: unknown key (nearest here: "),
     (
         "fleet:\n  workers:\n    - profile: a\n      cuont: 2\n",
         "f.yml:4: fleet.workers[0].cuont: unknown key (did you mean `count`?)",
