@@ -24,9 +24,8 @@ LINES = (
         "load: --concurrency must be a whole number (see `ds4watch load --help`)",
     ),
     (
-        "tokens create x --role boss",
-        "tokens create: --role: 'boss' is not one of 'viewer', 'operator', 'admin' "
-        "(see `ds4watch tokens create --help`)",
+        "tokens list --jso --role boss",
+        "tokens list: there is no option --jso (did you mean `--json`?)",
     ),
 )
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import pytest_asyncio
@@ -75,28 +75,43 @@ async def test_alerts_say_how_far_each_tier_is(browser: Browser) -> None:
         assert faults == []
 
 
+class SlowTiers(PageDaemon):
+    """With tiers of one threshold, that wait for different times."""
+
+    def rules(self) -> list[dict[str, Any]]:
+        found = super().rules()
+        rule = next(it for it in found if it["name"] == "QueueDepthHigh")
+        for tier, wait in zip(rule["tiers"], (60.0, 600.0), strict=True):
+            tier.update(threshold=20.0, for_seconds=wait)
+        return found
+
+
 async def test_an_alert_leads_to_its_runbook_which_the_daemon_has(browser: Browser) -> None:
     daemon = PageDaemon()
     daemon.state["alerts"][1]["runbook_url"] = "javascript:alert(1)"
-    async with serving(daemon) as server, looking(browser) as (page, faults):
+    async with (
+        serving(daemon, queries=PageHistory()) as server,
+        looking(browser) as (page, faults),
+    ):
         await page.goto(server.url)
         links = page.get_by_role("link", name="Runbook")
         await expect(links).to_have_count(1)  # none to what is no address
+        assert faults == []
         await links.click()
         await expect(page.locator("body")).to_contain_text("# QueueDepthHigh")
         assert page.url == f"{server.url}/runbooks/QueueDepthHigh.md"
-        assert faults == []
 
 
 async def test_tiers_with_one_threshold_are_told_apart_by_how_long(browser: Browser) -> None:
-    daemon = PageDaemon()
-    rule = next(it for it in daemon.known_rules if it["name"] == "QueueDepthHigh")
-    for tier, wait in zip(rule["tiers"], (60.0, 600.0), strict=False):
-        tier.update(threshold=20.0, for_seconds=wait)
-    async with serving(daemon) as server, looking(browser) as (page, _):
+    async with (
+        serving(SlowTiers(), queries=PageHistory()) as server,
+        looking(browser) as (page, faults),
+    ):
         await page.goto(server.url)
         row = page.locator("#alerts > li", has_text="QueueDepthHigh")
-        await expect(row).to_contain_text(f"over 20 for {daemon and '1.0 min'}")
+        await expect(row).to_contain_text("over 20 for 60\u00a0s: passed by 3")
+        await expect(row).to_contain_text("over 20 for 600\u00a0s: passed by 3")
+        assert faults == []
 
 
 async def test_money_history_and_load_ahead_are_drawn_and_told_in_tables(browser: Browser) -> None:
