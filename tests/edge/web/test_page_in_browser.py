@@ -81,7 +81,7 @@ class SlowTiers(PageDaemon):
     def rules(self) -> list[dict[str, Any]]:
         found = super().rules()
         rule = next(it for it in found if it["name"] == "QueueDepthHigh")
-        for tier, wait in zip(rule["tiers"], (60.0, 600.0), strict=True):
+        for tier, wait in zip(rule["tiers"][1:], (60.0, 600.0), strict=True):
             tier.update(threshold=20.0, for_seconds=wait)
         return found
 
