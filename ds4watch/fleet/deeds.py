@@ -18,6 +18,7 @@ from ds4watch.fleet.life import Deed, Life, LifeLimits, Remedy, Seen
 from ds4watch.fleet.lifecycle import MAY_DIE
 from ds4watch.fleet.oom import Death, Oom, recognise
 from ds4watch.fleet.recipe import WorkerSpec
+from ds4watch.fleet.served_names import expect_names
 from ds4watch.fleet.start_answers import start_answers
 from ds4watch.fleet.stillness import canary_ended, canary_sent
 from ds4watch.fleet.tended import Tended
@@ -114,9 +115,13 @@ class Deeds:
         asked_at = self._clock.now()
         worker.still = canary_sent(worker.still)
         answered, unfit = False, ""
+        names = worker.spec.profile.served_names
+        is_new = worker.life.phase is WorkerPhase.WARMING and not limits.is_foreign
         try:
-            await client.canary(worker.spec.profile.served_names[0])
-            if worker.life.phase is WorkerPhase.WARMING and not limits.is_foreign:
+            if is_new:
+                await expect_names(client, names)
+            await client.canary(names[0])
+            if is_new:
                 unfit = await self._vet(worker, client)
             answered = True
         except WorkerError as error:

@@ -72,6 +72,13 @@ def spec(*more: str, name: str = "sim-0", url: str | None = None) -> WorkerSpec:
     return WorkerSpec(name, profile, url=url)
 
 
+class Mislabelled(WorkerClient):
+    """Of a worker that serves less than its profile says."""
+
+    async def models(self) -> tuple[str, ...]:
+        return ("another",)
+
+
 class Fleet:
     """A daemon's worth of fleet on one folder."""
 
@@ -81,6 +88,8 @@ class Fleet:
         self.journal = Journal()
         self.session = session
         self.own_fault: Exception | None = None
+        self.asked = 0
+        self.client_type: type[WorkerClient] = WorkerClient
         self.table = ProcessTable(folder, SystemClock())
         place = LocalPlace(
             state_dir=folder,
@@ -101,7 +110,8 @@ class Fleet:
     def client_of(self, url: str) -> WorkerClient:
         if self.own_fault is not None:
             raise self.own_fault
-        return WorkerClient(self.session, url, generation_timeout_seconds=0.7)
+        self.asked += self.client_type is Mislabelled
+        return self.client_type(self.session, url, generation_timeout_seconds=0.7)
 
     @property
     def view(self) -> WorkerView:
@@ -293,6 +303,20 @@ async def test_somebody_elses_worker_that_cannot_be_reached_is_unknown_until_it_
     await reaching.until(WorkerPhase.DRAINING)
     await reaching.supervisor.leave()
     assert fleet.view.phase is WorkerPhase.READY
+
+
+async def test_who_does_not_list_the_names_of_its_profile_is_not_ready_until_it_does(
+    fleet: Fleet,
+) -> None:
+    fleet.client_type = Mislabelled
+    await fleet.supervisor.start([spec("--startup-seconds=0.1")], NOBODY)
+    await fleet.until(WorkerPhase.WARMING)
+    async with asyncio.timeout(10):
+        while fleet.asked < 3:
+            await asyncio.sleep(0.02)
+    assert fleet.view.phase is WorkerPhase.WARMING
+    fleet.client_type = WorkerClient
+    await fleet.until(WorkerPhase.READY)
 
 
 async def test_the_time_in_each_state_adds_up(fleet: Fleet) -> None:
