@@ -177,4 +177,6 @@ def _state(change: Change, number: int) -> str:
     if change.status is Status.RUNNING and number == change.at:
         return change.stage.value
     is_begun = number < change.at or (number == change.at and change.stage is not Stage.WAITING)
-    return "done" if is_begun else "to come"
+    if is_begun:
+        return "done"
+    return "to come" if change.status is Status.RUNNING else "not done"

@@ -16,11 +16,13 @@ from ds4watch.fleet.rolling import (
     started,
 )
 from ds4watch.fleet.rolling_plan import BRINGS, Kind, Move, floor_of
-from ds4watch.fleet.rolling_watch import Evidence, why_worse
+from ds4watch.fleet.rolling_watch import Evidence, why_failing, why_worse
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import WorkerPhase
 
 _BROKEN = (WorkerPhase.FAILED, WorkerPhase.QUARANTINED)
+_FIRST_LOOK = 5
+"""Requests after which failures are looked at: who fails is soon given no more."""
 _RESTS = (WorkerPhase.READY, WorkerPhase.ASLEEP, *_BROKEN)
 
 
@@ -97,9 +99,12 @@ def _watching(change: Change, world: World, rules: Rules, now: UnixSeconds) -> S
     is_over = is_long_enough and not world.is_measuring
     is_late = watched >= rules.watch_max_seconds
     # A look for each doubling: with many looks, one would find by chance what is not there.
-    if not (is_over or is_late or count >= max(rules.min_requests, 2 * change.looked)):
+    first = min(_FIRST_LOOK, rules.min_requests)
+    if not (is_over or is_late or count >= max(first, 2 * change.looked)):
         return Step(Do.WAIT, _told(move, count, watched, rules))
-    if worse := why_worse(found, rules.tolerance):
+    is_early = count < rules.min_requests and not is_late
+    why = why_failing if is_early else why_worse
+    if worse := why(found, rules.tolerance):
         return Step(Do.HALT, f"{move.worker}, on the new, is worse: {worse}", change.at)
     if is_over:
         return Step(Do.NEXT, f"{move.worker} is no worse in {count} requests", change.at)

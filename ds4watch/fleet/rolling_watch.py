@@ -105,10 +105,15 @@ def why_worse(found: Evidence, allowed: Tolerance) -> str:
         ("time to first token", new.first_bytes, old.first_bytes, old.p95_first_byte_seconds),
     )
     return (
-        _failing(new, old, allowed)
+        why_failing(found, allowed)
         or next((why for it in slow if (why := _slower(*it, allowed))), "")
         or _poorer(found.quality, allowed)
     )
+
+
+def why_failing(found: Evidence, allowed: Tolerance) -> str:
+    """Return by how much more often the new fails, with the numbers; empty if it does not."""
+    return _failing(found.new, found.old, allowed)
 
 
 def fisher(bad: int, total: int, other_bad: int, other_total: int) -> float:

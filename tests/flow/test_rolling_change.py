@@ -182,6 +182,7 @@ def test_a_bad_version_is_given_back_by_itself(
         found = until_ended(steady)
     assert found["status"] == "returned", found
     assert reason in found["reason"]
+    assert {it["state"] for it in found["steps"]} == {"given back", "not done"}
     assert set(answers) == {"200"}
     assert commands(steady) == before
     assert steady.note_pids() == pids

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ds4watch.fleet.rolling import Change, Do, Stage, Standing, Status, World, aims, halted
 from ds4watch.fleet.rolling_plan import Kind, Slot, floor_of, moves, why_impossible
 from ds4watch.fleet.rolling_steps import next_step
+from ds4watch.fleet.rolling_watch import Answered, Evidence, baseline, tally
 from ds4watch.model.worker import WorkerPhase
 from tests.unit.fleet.rolling_world import RULES, Fleet, change_of, fleet, kinds, slot
 
@@ -79,6 +80,23 @@ def test_a_new_version_that_errs_is_found_by_its_canary_and_given_back() -> None
     assert "requests failed, against 0 of 200" in world.change.reason
     assert world.revisions() == {"a-0": "1", "a-1": "1"}
     assert all(it.worker == "a-surge" for it in world.change.moves[: world.change.at + 1])
+
+
+def test_who_fails_and_is_given_no_more_is_given_back_long_before_the_watch_is_over() -> None:
+    """Its breaker opens, so it never gets the requests that a comparison takes."""
+    change = change_of(TWO, NEW_TWO)
+    watching = replace(change, stage=Stage.WATCHING, since=100.0)
+    old = baseline(tally(Answered(0.0, ok=True, duration_seconds=0.1) for _ in range(200)))
+    failed, slow = Answered(0.0, ok=False), Answered(0.0, ok=True, duration_seconds=9.0)
+    for answers, do in (
+        ([failed] * 4, Do.WAIT),
+        ([failed] * 5, Do.HALT),
+        ([slow] * 2 + [failed] * 3, Do.HALT),
+        ([slow] * 5, Do.LOOKED),  # how long it takes is for more of them to say
+    ):
+        ready = Standing(WorkerPhase.READY, "2")
+        seen = World({"a-surge": ready}, evidence=Evidence(tally(answers), old))
+        assert next_step(watching, seen, RULES, 105.0).do is do
 
 
 def test_the_canary_gets_a_share_and_later_ones_their_due() -> None:
