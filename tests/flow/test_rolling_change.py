@@ -14,7 +14,7 @@ import yaml
 from tests.flow.daemon import Daemon, ask, new_daemon, until
 from tests.flow.test_faults import load
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 ROLLING = {
     "settle_seconds": 0.2,
