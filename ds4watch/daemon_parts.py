@@ -27,6 +27,7 @@ from ds4watch.engine.external_alerts import KEPT, ExternalAlerts
 from ds4watch.engine.gpu_journal import GpuJournal
 from ds4watch.engine.installed import trial_told
 from ds4watch.engine.ladder_journal import StateLadders, kept_ladders
+from ds4watch.engine.model_easing import ModelEasing
 from ds4watch.engine.own_books import OwnBooks
 from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.person_wishes import PersonWishes, learned
@@ -93,7 +94,7 @@ async def assemble(
     )
     table = ProcessTable(state_dir, clock)
     fleet = last_fleet(state_dir, running_pids(state_dir, table))
-    board, keys = await _board(stores, blueprint, fleet, clock, stack, leads=leads)
+    board, keys, models = await _board(stores, blueprint, fleet, clock, stack, leads=leads)
     telemetry = Telemetry()
     telemetry.process.leader.set_function(lambda: float(turn.may_act()))
     dispatcher = Dispatcher(
@@ -169,11 +170,13 @@ async def assemble(
             metrics=telemetry.process,
         ),
         keys=keys,
+        models=models,
         may_act=turn.may_act,
     )
     known = acting.look.known = await known_from(stores, fleet, clock, budgets=budgets_of(settings))
     known.start_doubts = starts.doubts
     keys.set_apart = known.budgets.of_keys
+    models.standings = known.budgets.of_models
     sight = Sight(
         supervisor, known, tallies, blueprint.fleet_files, rolling_rules(settings.fleet), clock
     )
@@ -198,6 +201,7 @@ async def assemble(
         supervisor=supervisor,
         wishes=wishes,
         keys=keys,
+        models=models,
         commands=CommandRun(
             state,
             SilenceDesk(state.desk, known, clock),
@@ -257,7 +261,7 @@ async def _board(
     stack: AsyncExitStack,
     *,
     leads: bool,
-) -> tuple[BoardPublisher, ApiKeys]:
+) -> tuple[BoardPublisher, ApiKeys, ModelEasing]:
     """Open the way to the gateways, with the policy, the fleet and the keys as they were last."""
     state_dir = blueprint.state_dir
     stored_keys = await stores.state.keys()
@@ -276,7 +280,7 @@ async def _board(
     gentle = gentle_levels(blueprint.settings, blueprint.policy)
     keys = ApiKeys(stored_keys, stores.state, board, clock, gentle=gentle)
     await keys.refresh()
-    return board, keys
+    return board, keys, ModelEasing(board, clock, gentle=gentle)
 
 
 def _spools(stores: Stores, state_dir: Path, held: Held | None, *, leads: bool) -> Spools:

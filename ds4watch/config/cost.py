@@ -73,6 +73,7 @@ class CostSettings(Section):
         1,
         ge=0,
         le=9,
-        description="Level of the policy's ladder whose gentle limits a key gets once its own "
-        "budget is about to run out, and the next level's when it nearly has; 0: none.",
+        description="Level of the policy's ladder whose gentle limits a key, or requests for a "
+        "model, get once its own budget is about to run out, and the next level's when it nearly "
+        "has; 0: none.",
     )

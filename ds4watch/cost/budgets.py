@@ -99,9 +99,16 @@ class BudgetBook:
 
     def of_keys(self, now: UnixSeconds) -> dict[str, tuple[KeyStanding, ...]]:
         """Return how the budgets of single keys stand, by key."""
+        return self._of(Scope.KEY, now)
+
+    def of_models(self, now: UnixSeconds) -> dict[str, tuple[KeyStanding, ...]]:
+        """Return how the budgets of single models stand, by model."""
+        return self._of(Scope.MODEL, now)
+
+    def _of(self, scope: Scope, now: UnixSeconds) -> dict[str, tuple[KeyStanding, ...]]:
         found: dict[str, tuple[KeyStanding, ...]] = {}
         for budget in self._budgets:
-            if budget.scope is not Scope.KEY:
+            if budget.scope is not scope:
                 continue
             start = period_start(now, budget.period)
             spent = sum(self._shares(budget, start, hour_of(now) + HOUR_SECONDS))

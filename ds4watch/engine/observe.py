@@ -198,6 +198,7 @@ class Observer:
             *anomaly_samples(known.cost, now, self._settings.currency),
             *budget_samples(known.budgets, now, self._settings.currency),
             *(key_budget_samples(parts.keys, self._settings.currency) if parts.keys else ()),
+            *(parts.models.samples() if parts.models else ()),
             *policy_samples(parts.board.policy(), inflight),
             *self._gateways.samples(known.fleet.workers),
             *gateway_samples(gateways),

@@ -13,6 +13,7 @@ from ds4watch.cost.recent import RecentHours
 from ds4watch.cost.turns import Turns
 from ds4watch.engine.api_keys import ApiKeys
 from ds4watch.engine.external_alerts import ExternalAlerts
+from ds4watch.engine.model_easing import ModelEasing
 from ds4watch.engine.provision import Provisioning
 from ds4watch.engine.remote_rounds import Rounds
 from ds4watch.engine.route_judge import RouteJudge
@@ -82,7 +83,7 @@ class Parts:
     pool: WarmPool
     tallies: Tallies
     keys: ApiKeys | None = None
-    """None: nobody needs one."""
+    models: ModelEasing | None = None
     provision: Provisioning | None = None
     """None: load is not looked ahead of."""
     external: ExternalAlerts | None = None

@@ -14,6 +14,7 @@ from typing import Any
 from ds4watch.actions.runner import Runner
 from ds4watch.engine.api_keys import ApiKeys
 from ds4watch.engine.command_run import CommandRun
+from ds4watch.engine.model_easing import ModelEasing
 from ds4watch.engine.own_books import OwnBooks
 from ds4watch.engine.person_wishes import PersonWishes
 from ds4watch.engine.place import Place
@@ -53,6 +54,7 @@ class Daemon:
     supervisor: Supervisor
     wishes: PersonWishes
     keys: ApiKeys
+    models: ModelEasing
     commands: CommandRun
     starts: StartCheck
     own_books: OwnBooks
@@ -82,6 +84,7 @@ class Daemon:
             "gateways": self.keeper.keep(),
             "rolling change": self.rolling.run(),
             "keys": self.keys.run(),
+            "models": self.models.run(),
             "own requests": self.own_books.run(),
             "commands": self.commands.run(),
             "tell": self._tell(),

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ds4watch.fleet.gateway_counts import AdmissionCounts, counts_in, counts_of
+from ds4watch.model.limits import Limits
 from ds4watch.model.ports import Clock
 from ds4watch.model.service_policy import ApiKey, Board, ServicePolicy
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerView
@@ -136,6 +137,10 @@ class BoardPublisher:
     def publish_keys(self, keys: tuple[ApiKey, ...]) -> None:
         """Publish another table of keys."""
         self._publish(replace(self.board, keys=keys))
+
+    def publish_eased_models(self, eased: Mapping[str, Limits]) -> None:
+        """Publish what requests for single models get by."""
+        self._publish(replace(self.board, eased_models=dict(eased)))
 
     def policy(self) -> ServicePolicy:
         """Return the policy in force."""
@@ -263,7 +268,7 @@ def _lasting(board: Board) -> tuple[object, ...]:
         replace(key, left=None if key.left is None else replace(key.left, nanos=key.left.nanos > 0))
         for key in board.keys
     )
-    return _standing(board.fleet), board.policy, keys, board.gateways
+    return _standing(board.fleet), board.policy, keys, board.gateways, board.eased_models
 
 
 def _standing(fleet: FleetSnapshot) -> tuple[WorkerView, ...]:

@@ -14,6 +14,7 @@ from ds4watch.config.settings import GatewaySettings
 from ds4watch.gateway.admitted import Admitted
 from ds4watch.gateway.call import Call
 from ds4watch.gateway.compressing import PromptCompressor
+from ds4watch.gateway.eased import Eased
 from ds4watch.gateway.replies import RefusedError, Reply, unavailable
 from ds4watch.gateway.said import Said
 from ds4watch.gateway.state import GatewayState
@@ -59,7 +60,7 @@ class Admission:
         }
         self._watch = Watch(Bounds(**self._own.abnormal.model_dump()))
         self._keys: dict[str, KeyLimits] = {}
-        self._eased: dict[str, Degrading] = {}
+        self._eased = Eased(state)
         self._most_inflight = 0
         """Requests that may be under way in this process."""
         self._quotas = Quotas(
@@ -83,11 +84,7 @@ class Admission:
         }
         state = self._state
         self._quotas.tune(self._keys, state.processes, self._clock.monotonic())
-        self._eased = {
-            key.name: state.degrading_with(key.eased)
-            for key in state.board.keys
-            if key.eased is not None
-        }
+        self._eased = Eased(state)
         self._most_inflight = most_inflight(
             state.policy.limits,
             max_inflight=self._settings.max_inflight,
@@ -152,10 +149,8 @@ class Admission:
             raise self._turned_away(call, ShedReason.INFLIGHT)
 
     def degrading(self, call: Call) -> Degrading:
-        """Return what is done to a request: as the policy has it, more for a key that is eased."""
-        if not self._eased:
-            return self._state.degrading
-        return self._eased.get(call.key, self._state.degrading)
+        """Return what is done to a request: as the policy has it, more for who is eased."""
+        return self._eased.degrading(call)
 
     async def shortened(
         self, body: dict[str, Any], asked: Asked, call: Call
@@ -185,7 +180,7 @@ class Admission:
             return
         oddities = tuple(f"abnormal={oddity}" for oddity in entry.verdict.oddities)
         level = shaped.degraded[:1] or (f"level={call.level}",)
-        if call.key in self._eased:
+        if self._eased.eases(call):
             level = (*level, "budget=eased")
         call.degraded = (*level, *oddities, *shaped.degraded[1:])
         self.degraded.update(it.partition("=")[0] for it in shaped.degraded[1:])

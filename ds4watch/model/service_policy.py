@@ -144,6 +144,8 @@ class Board:
     keys: tuple[ApiKey, ...] = ()
     gateways: int = 0
     """Gateway processes that are alive, which share the limits; 0: not known."""
+    eased_models: Mapping[str, Limits] = field(default_factory=dict)
+    """What requests for a model get by while its budget is about to run out, beside the policy."""
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; `from_json` is its inverse."""
@@ -154,6 +156,7 @@ class Board:
             "policy": self.policy.as_json(),
             "keys": [key.as_json() for key in self.keys],
             "gateways": self.gateways,
+            "eased_models": {name: it.as_json() for name, it in self.eased_models.items()},
         }
 
     @classmethod
@@ -166,4 +169,8 @@ class Board:
             policy=ServicePolicy.from_json(data["policy"]),
             keys=tuple(ApiKey.from_json(key) for key in data["keys"]),
             gateways=int(data.get("gateways", 0)),  # a daemon before this one wrote none
+            eased_models={
+                str(name): Limits.from_json(it)
+                for name, it in data.get("eased_models", {}).items()  # nor any of these
+            },
         )

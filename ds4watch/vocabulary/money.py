@@ -116,6 +116,12 @@ KEY_BUDGET_SIGNALS = (
         "How far a key is degraded before its own budget runs out: 0 not, 1 gently, 2 firmly.",
         "key",
     ),
+    gauge(
+        "ds4_model_budget_easing",
+        "How far requests for a model are degraded before its budget of `cost.budgets` runs out:"
+        " 0 not, 1 gently, 2 firmly.",
+        "model",
+    ),
 )
 
 _OPENCOST = ("model_name", "model_version", "namespace", "workload_type")

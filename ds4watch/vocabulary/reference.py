@@ -93,6 +93,7 @@ _ORIGINS = (
     ("ds4_cost_", "the price list and the ledger"),
     ("ds4_context_", "the gateways' records"),
     ("ds4_key_budget_", "the ledger and the budgets of keys"),
+    ("ds4_model_budget_", "the ledger and the budgets of models"),
     ("llm_", "the price list and the ledger"),
     ("ds4_actions_attention", "the policy's actions on workers"),
     ("ds4_degradation_level", "the service policy in force"),

@@ -15,7 +15,7 @@ from ds4watch.access.keys import digest
 from ds4watch.config.admission import AdmissionSettings
 from ds4watch.model.key_limits import KeyLimits
 from ds4watch.model.limits import Limits, Substitution
-from ds4watch.model.service_policy import ApiKey, ServicePolicy
+from ds4watch.model.service_policy import ApiKey, Board, ServicePolicy
 from ds4watch.model.usage import RequestOutcome
 from ds4watch.model.worker import WorkerView
 from tests.edge.gateway.support import (
@@ -443,6 +443,29 @@ async def test_a_client_that_hammers_is_held_off_longer(tmp_path: Path) -> None:
         assert told[-1] == (429, "level=0;abnormal=retrying")
         async with front.post(json.dumps(CHAT).encode()) as response:
             assert response.status == 401  # the others meet nothing of it
+
+
+async def test_what_is_asked_of_a_model_that_is_eased_is_cut_and_of_others_not(
+    tmp_path: Path,
+) -> None:
+    (plain,) = key()
+    firm = replace(plain, eased=Limits(max_tokens_cap=5))
+    async with FakeWorker("w1") as worker:
+        both = replace(worker.view(), models=("m", "other"))
+        board = replace(board_of(both), eased_models={"m": Limits(max_tokens_cap=7)})
+        async with front_of(tmp_path, Board.from_json(board.as_json())) as front:
+            async with front.post(CHAT | {"max_tokens": 500}) as response:
+                told = response.headers["x-ds4-degraded"]
+            assert told == "level=0;budget=eased;max_tokens=7"
+            async with front.post(CHAT | {"max_tokens": 500, "model": "other"}) as response:
+                assert "x-ds4-degraded" not in response.headers
+            front.serving.state.apply(replace(board, keys=(firm,)))  # the key's own, too
+            async with front.post(CHAT | {"max_tokens": 500}, headers=KEY) as response:
+                assert response.status == 200
+            front.serving.state.apply(board_of(both))
+            async with front.post(CHAT | {"max_tokens": 500}) as response:
+                assert "x-ds4-degraded" not in response.headers
+    assert [body["max_tokens"] for body in worker.bodies] == [7, 500, 5, 500]
 
 
 async def test_a_key_that_is_eased_gets_shorter_answers_and_others_do_not(tmp_path: Path) -> None:
