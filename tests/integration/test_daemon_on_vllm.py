@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import urllib.parse
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +23,7 @@ import pytest
 
 from ds4watch.config.shipped import shipped
 from tests.flow.daemon import Answer, Daemon, ask, free_ports, is_running, new_daemon, until
+from tests.integration import money
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -50,7 +52,8 @@ def daemon(vllm_python: Path) -> Iterator[Daemon]:
         "canary_interval_seconds": 3600,
         "start_timeout_seconds": START_SECONDS,
     }
-    with new_daemon(fleet=fleet) as daemon:
+    quality = {"golden_at": None, "interval_seconds": 3600}
+    with new_daemon(fleet=fleet, sections={"quality": quality}) as daemon:
         begin(daemon)
         until(lambda: daemon.metric("ds4_quantization_error{"), "a first quality run")
         yield daemon
@@ -81,9 +84,11 @@ def quiet(daemon: Daemon) -> dict[str, float]:
     return until(look, "no token counted for two seconds")
 
 
-def complete(daemon: Daemon, prompt: str, **fields: Any) -> Answer:
+def complete(
+    daemon: Daemon, prompt: str, *, headers: dict[str, str] | None = None, **fields: Any
+) -> Answer:
     body = {"model": "tiny", "prompt": prompt, "max_tokens": 6, "temperature": 0} | fields
-    answer = ask(daemon.gateway_port, "/v1/completions", body, seconds=120)
+    answer = ask(daemon.gateway_port, "/v1/completions", body, headers=headers, seconds=120)
     assert answer.status == 200, answer.body
     return answer
 
@@ -298,6 +303,78 @@ def test_no_death_of_worker_or_daemon_loses_a_request_or_restarts_what_is_well(
     assert after["gateway/g0"] == before["gateway/g0"]
     assert after["worker/tiny-quantized-0"] != before["worker/tiny-quantized-0"]
     assert total(daemon, "ds4_retry_count_total") - retried == sum(attempts) - len(attempts)
+
+
+def test_money_and_tokens_of_each_key_are_what_workers_cost_and_count(daemon: Daemon) -> None:
+    """After all that was before: retries, deaths, load, a restart."""
+    keys = {name: money.new_key(daemon, name) for name in ("team-a", "team-b")}
+    until(lambda: ask(daemon.gateway_port, "/v1/models").status == 401, "a gateway with keys")
+    before, known = money.counted(daemon), daemon.booked()
+    streamed = {"stream": True, "stream_options": {"include_usage": True}}
+    told: dict[str, list[dict[str, int]]] = {name: [] for name in keys}
+    for number in range(24):
+        name = "team-a" if number % 3 else "team-b"
+        more: dict[str, Any] = streamed if number % 2 else {}
+        prompt = f"{PREFIX}{number % 5}" if number % 4 else f"{number} is new."
+        answer = complete(daemon, prompt, headers=keys[name], max_tokens=3 + number % 7, **more)
+        told[name].append(usage_of(answer))
+    until(lambda: daemon.booked() == known + 24, "all in the ledger")
+    sums = {
+        name: tuple(sum(it[what] for it in all_) for what in ("prompt", "cached", "generated"))
+        for name, all_ in told.items()
+    }
+    assert {name: money.booked(daemon, name) for name in keys} == sums
+    assert tuple(map(sum, zip(*sums.values(), strict=True))) == money.grown(daemon, before)
+    assert sums["team-a"][1] > 0, "nothing came out of a cache: nothing is shown"
+
+    before = money.counted(daemon)
+    for number in range(6):
+        money.leave_early(daemon, keys["team-b"], f"{number}: go on", events=3 + number)
+    until(lambda: daemon.booked() == known + 30, "what was cut in the ledger")
+    prompts, _, answers = money.grown(daemon, before)
+    cut = [mine - whole for mine, whole in zip(
+        money.booked(daemon, "team-b"), sums["team-b"], strict=True
+    )]  # fmt: skip
+    assert cut[0] == prompts
+    assert 0 < cut[2] <= answers
+
+
+def test_parts_keys_and_causes_each_sum_to_exactly_what_was_paid(daemon: Daemon) -> None:
+    def wasted() -> bool:
+        parts = money.cost(daemon, "by", "part", "--days", "2")["nanos"]
+        return {"prefill", "decode", "retries", "idle", "starting"} <= parts.keys()
+
+    until(wasted, "every part of what was done", seconds=60)
+    # Ticks go on: what is told has to be between what was paid before and after.
+    before = money.paid(daemon)
+    by_part = money.cost(daemon, "by", "part", "--days", "2")
+    after = money.paid(daemon)
+    found: Counter[tuple[str, str]] = Counter()
+    for row in by_part["costs"]:
+        found[row["worker"], row["profile"]] += row["nanos"]
+    assert found.keys() == before.keys() == after.keys()
+    assert all(before[it] <= found[it] <= after[it] for it in found)
+    ((off,),) = daemon.rows(
+        "SELECT (SELECT sum(nanos) FROM paid_hourly) - (SELECT sum(nanos) FROM cost_hourly)"
+    )
+    assert off == 0
+    for what in ("part", "key", "model", "profile", "worker"):
+        told = money.cost(daemon, "by", what, "--days", "2")
+        assert sum(told["nanos"].values()) + told["nobody"] == told["total"], what
+        assert told["total"] == sum(row["nanos"] for row in told["costs"]), what
+    by_key = money.cost(daemon, "by", "key", "--days", "2")["nanos"]
+    assert all(by_key[name] > 0 for name in ("team-a", "team-b"))
+
+    hour = money.busiest_hour(daemon)
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait() == 0
+    money.seed_hour_before(daemon, hour)
+    begin(daemon)
+    why = money.cost(daemon, "why", "--at", str(hour + 1))
+    assert {it["measure"] for it in why["measures"]} == {"spent", "used", "used_per_1k_tokens"}
+    for it in why["measures"]:
+        assert sum(it["causes"].values()) == it["actual"] - it["expected"], it
+        assert any(it["causes"].values())
 
 
 def test_down_leaves_no_process_and_no_port(daemon: Daemon) -> None:
