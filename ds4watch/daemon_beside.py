@@ -208,6 +208,7 @@ def _golden(daemon: Daemon, blueprint: Blueprint, stores: Stores, asker: Asker) 
         profiles=partial(_references, daemon),
         questions=partial(golden_questions, loaded),
         clock=daemon.clock,
+        at_once=blueprint.settings.quality.golden_at_once,
     )
 
 

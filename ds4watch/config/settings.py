@@ -381,6 +381,13 @@ class QualitySettings(Section):
     golden_questions: int = Field(
         200, ge=1, le=20_000, description="So many of them are asked then, the same ones each day."
     )
+    golden_at_once: int = Field(
+        2,
+        ge=1,
+        le=32,
+        description="So many golden questions at most are asked at the same time, each of a worker "
+        "of its own: two ask both of a pair at once.",
+    )
     golden_max_age_seconds: Seconds = Field(
         172_800.0, description="A loss of accuracy older than this is absent."
     )

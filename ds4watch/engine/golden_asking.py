@@ -34,7 +34,7 @@ class Asked:
 
 
 class Asker:
-    """One request at a time, to a worker where no user's request waits.
+    """One request at a time to a worker, where no user's request waits.
 
     Where the engine has priorities it is asked with the lowest. The ready workers of a profile are
     asked in turn, so that a run also warms them up.
@@ -55,6 +55,8 @@ class Asker:
         self._prices = prices
         self._clock = clock
         self._turns: dict[str, int] = {}
+        self._taken: set[str] = set()
+        """Workers that answer us now, by URL."""
         self._without_chat: set[str] = set()
         """Profiles whose model has no chat template."""
 
@@ -62,10 +64,18 @@ class Asker:
         """Return the ready workers."""
         return tuple(it for it in self._known.fleet.workers if it.phase is WorkerPhase.READY)
 
+    def free(self, profile: str) -> int:
+        """Return how many workers of a profile have time for us."""
+        return sum(self._has_time(it) for it in self.ready() if it.profile == profile)
+
     async def ask(self, profile: str, question: Question) -> Asked:
         """Have a question answered. Raises BusyError, WorkerError."""
         worker = self._free(profile)
-        answer = await self._answer(worker, question)
+        self._taken.add(worker.url)
+        try:
+            answer = await self._answer(worker, question)
+        finally:
+            self._taken.discard(worker.url)
         now = self._clock.now()
         price = price_at(self._prices, profile, now, worker.url)
         return Asked(answer, now, round(price * answer.took_seconds / _HOUR_SECONDS))
@@ -75,12 +85,15 @@ class Asker:
         if not ready:
             message = f"no worker of {profile} is ready"
             raise BusyError(message)
-        free = [it for it in ready if not it.load.waiting]
+        free = [it for it in ready if self._has_time(it)]
         if not free:
             message = f"users' requests wait for {profile}"
             raise BusyError(message)
         turn = self._turns[profile] = self._turns.get(profile, -1) + 1
         return free[turn % len(free)]
+
+    def _has_time(self, worker: WorkerView) -> bool:
+        return not worker.load.waiting and worker.url not in self._taken
 
     async def _answer(self, worker: WorkerView, question: Question) -> Answer:
         if worker.profile not in self._without_chat:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,8 @@ import pytest
 from ds4watch.config.profile import Profile
 from ds4watch.cost.prices import PriceEntry
 from ds4watch.engine.golden_asking import Asker
-from ds4watch.engine.golden_runs import GoldenRuns, chosen
+from ds4watch.engine.golden_book import chosen
+from ds4watch.engine.golden_runs import GoldenRuns
 from ds4watch.engine.parts import Known
 from ds4watch.engine.quality_table import QualityTable
 from ds4watch.engine.signals import quality_samples
@@ -64,6 +66,9 @@ class Scripted:
     says: Callable[[str, str], str | WorkerError]
     asked: list[tuple[str, str, bool, int | None]] = field(default_factory=list)
     hold: asyncio.Event = field(default_factory=asyncio.Event)
+    busy: Counter[str] = field(default_factory=Counter)
+    most: Counter[str] = field(default_factory=Counter)
+    """Requests at the same time."""
 
     def __call__(self, url: str) -> WorkerClient:
         return cast("WorkerClient", _Client(self, url))
@@ -81,6 +86,12 @@ class _Client:
         assert max_tokens == 256
         await self.script.hold.wait()
         self.script.asked.append((self.url, prompt, chat, priority))
+        self.script.busy[self.url] += 1
+        most = self.script.most
+        most["all"] = max(most["all"], self.script.busy.total())
+        most["one worker"] = max(most["one worker"], self.script.busy[self.url])
+        await asyncio.sleep(0)
+        self.script.busy[self.url] -= 1
         said = self.script.says(self.url, prompt)
         if isinstance(said, WorkerError):
             raise said
@@ -124,6 +135,7 @@ async def bench(
     profiles: Mapping[str, Profile] | None = None,
     questions: Callable[[], tuple[Question, ...]] | None = None,
     prices: tuple[PriceEntry, ...] = PRICES,
+    at_once: int = 1,
 ) -> AsyncIterator[Bench]:
     store = StateStore.open(folder / "state.db", FixedClock(), answer_timeout_seconds=30.0)
     known = Known(fleet=FleetSnapshot(NOW, workers))
@@ -138,6 +150,7 @@ async def bench(
         questions=questions or (lambda: questions_of(question_lines(count), file="g.jsonl")),
         clock=FixedClock(),
         wait_seconds=0.01,
+        at_once=at_once,
     )
     try:
         async with runs:
@@ -208,6 +221,35 @@ async def test_a_stopped_run_goes_on_where_it_was_when_asked_for_again(tmp_path:
         run = await it.ended()
         assert (run["id"], run["answered"]) == (number, 24)
         assert await begin(it) == number + 1
+
+
+@pytest.mark.parametrize(("at_once", "most"), [(1, 1), (2, 2), (3, 3), (8, 3)])
+async def test_some_are_asked_at_once_each_of_a_worker_of_its_own(
+    tmp_path: Path, at_once: int, most: int
+) -> None:
+    async with bench(tmp_path, at_once=at_once) as it:
+        await begin(it)
+        run = await it.ended()
+        assert run["right"] == {"four": 9, "full": 12}
+        assert run["spent_nanos"] == 24 * 1.25 * 10**9
+        assert len({(url[:11], prompt) for url, prompt, *_ in it.script.asked}) == 24
+        assert len(it.script.asked) == 24, "none was asked twice"
+        assert it.script.most == {"all": most, "one worker": 1}
+
+
+async def test_an_answer_is_kept_though_another_at_the_same_time_fails_the_run(
+    tmp_path: Path,
+) -> None:
+    refused = WorkerError("prompt too long", reason=EdgeReason.STATUS)
+    async with bench(tmp_path, at_once=3) as it:
+        it.script.says = lambda url, prompt: refused if "full" in url else knowing(url, prompt)
+        number = await begin(it)
+        run = await it.ended("failed")
+        assert "full: prompt too long" in run["told"]
+        assert run["asked"] == {"four": 2}
+        it.script.says = knowing
+        assert await begin(it) == number
+        assert (await it.ended())["answered"] == 24
 
 
 async def test_what_it_may_cost_ends_it(tmp_path: Path) -> None:
