@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ds4watch.config.filter_file import FilterPlace
 from ds4watch.shaping.filter_rules import RuleSet
@@ -24,6 +24,29 @@ _TEXT_FIELDS: Final = (("text", FilterPlace.TEXT),)
 _TELLS_TOKENS: Final = ("logprobs", "token_ids", "token_offsets")
 _FILTERED: Final = "content_filter"
 _MAX_CHOICES: Final = 1024
+_CONTENT: Final = b'"content":"'
+_PROBE: Final = "probe"
+_NOT_PLAIN = re.compile(rb'[\x00-\x1f"\\\x80-\xff]')
+"""What is not itself in a JSON text, or not ASCII."""
+
+
+class _Frame(NamedTuple):
+    """What stands around the text of an event that tells a piece of content and nothing else.
+
+    An event with the same frame and plain text in it differs from it in that text alone.
+    """
+
+    before: bytes
+    behind: bytes
+    filter: TextFilter
+
+    def text_of(self, event: bytes) -> str:
+        """Return the text of an event in this frame; empty if it is not, or not plain."""
+        before, behind, _ = self
+        if not (event.startswith(before) and event.endswith(behind)):
+            return ""
+        raw = event[len(before) : len(event) - len(behind)]
+        return "" if _NOT_PLAIN.search(raw) else raw.decode("ascii")
 
 
 class AnswerFilter:
@@ -34,6 +57,8 @@ class AnswerFilter:
         self._texts: dict[tuple[int, str], TextFilter] = {}
         self._ended: set[int] = set()
         self._shell: dict[str, Any] = {}
+        self._frame: _Frame | None = None
+        """That of the last event; None if it told anything else."""
         self.found: Found = Counter()
 
     def mark(self) -> str:
@@ -61,6 +86,8 @@ class AnswerFilter:
 
     def feed(self, data: bytes) -> bytes:
         """Return the events for the client; `data` holds whole events."""
+        if data.find(b"\n\n") == len(data) - 2 >= 0 and b"\r" not in data:
+            return self._event(data, data[:-2])  # they mostly come alone
         out: list[bytes] = []
         start = 0
         for boundary in _BOUNDARY.finditer(data):
@@ -70,6 +97,8 @@ class AnswerFilter:
         return b"".join(out)
 
     def _event(self, whole: bytes, event: bytes) -> bytes:
+        if self._frame is not None and self._passes(self._frame, event):
+            return whole
         if b'"choices"' not in event:
             return self._last_words() + whole if _payload(event) == b"[DONE]" else whole
         answer = _object(_payload(event))
@@ -91,8 +120,32 @@ class AnswerFilter:
         if before:
             self._shell = answer
         if not changed and len(left) == len(before):
+            self._frame = self._frame or self._frame_of(event, before)
             return whole
         return _dumped(answer | {"choices": left})
+
+    def _passes(self, frame: _Frame, event: bytes) -> bool:
+        """Return whether an event goes out as it is, without being read; then it is taken in."""
+        text = frame.text_of(event)
+        if not text:
+            self._frame = None
+        return bool(text) and frame.filter.passes(text)
+
+    def _frame_of(self, event: bytes, choices: list[dict[str, Any]]) -> _Frame | None:
+        """Return the frame of an event that has passed, if it is a piece of content alone."""
+        one = self._texts.get((0, "content"))
+        parts = event.split(_CONTENT)
+        if one is None or len(choices) != 1 or len(parts) != 2 or not event.startswith(b"data: {"):
+            return None
+        text, quote, behind = parts[1].partition(b'"')
+        if not text or _NOT_PLAIN.search(text) or b'"usage":{' in behind:
+            return None  # the next one is likely to be no plainer
+        frame = _Frame(parts[0] + _CONTENT, quote + behind, one)
+        probed = _object(frame.before[6:] + _PROBE.encode() + frame.behind)
+        found = list(_choices(probed)) if probed is not None else []
+        expected = choices[0] | {"delta": {"content": _PROBE}}
+        is_alone = found == [expected] and _index(expected) == 0
+        return frame if is_alone and expected.get("finish_reason") is None else None
 
     def _filter_choice(
         self, choice: dict[str, Any], holder: str, index: int, *, final: bool

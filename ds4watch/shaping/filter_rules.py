@@ -31,6 +31,13 @@ class Finder(Protocol):
         """Return the first place from which more text could make or lengthen a match."""
         ...
 
+    def hint(self) -> str | None:
+        """Return an expression that matches wherever these would in ASCII text, or more.
+
+        At the text's end it matches the empty text. None if it would be too large.
+        """
+        ...
+
 
 class RegexFinder:
     """Finds an expression."""
@@ -38,8 +45,10 @@ class RegexFinder:
     def __init__(self, regex: str, *, ignore_case: bool, hold_chars: int) -> None:
         """Make ready; raise ValueError if the expression cannot be used on a stream."""
         flags = "(?i:" if ignore_case else "(?:"
-        self._begun: Any = compile_re2(f"{flags}{beginnings(regex)})\\z")
-        self._whole: Any = compile_re2(f"{flags}{regex})")
+        begun, whole = f"{flags}{beginnings(regex)})\\z", f"{flags}{regex})"
+        self._hint = f"{whole}|{begun}"
+        self._begun: Any = compile_re2(begun)
+        self._whole: Any = compile_re2(whole)
         self._hold_chars = hold_chars
         self._has_edges = has_edges(regex)
 
@@ -68,6 +77,10 @@ class RegexFinder:
         """Return the first place that a match may have begun at."""
         match = self._begun.search(text, begin)
         return len(text) if match is None else int(match.start())
+
+    def hint(self) -> str:
+        """Return an expression for what is found or begun."""
+        return self._hint
 
 
 class WordFinder:
@@ -114,6 +127,18 @@ class WordFinder:
                 return left_out + at
         return len(text)
 
+    def hint(self) -> str | None:
+        """Return an expression for what is found or begun, whatever stands behind it."""
+        if sum(map(len, self._words)) > _MAX_HINT_CHARS:
+            return None
+        flags = "(?i:" if self._fold is _folded else "(?:"
+        words = "|".join(self._hint_of(word) for word in sorted(self._words))
+        return f"{flags}{words})|{flags}{beginnings(words)})\\z"
+
+    def _hint_of(self, word: str) -> str:
+        is_at_edge = self._whole_words and word[0].isalnum() and word[0].isascii()
+        return rf"(?:\b|_){re.escape(word)}" if is_at_edge else re.escape(word)
+
     def _end(self, folded: str, at: int) -> int | None:
         if self._is_inside(folded, at):
             return None
@@ -153,6 +178,11 @@ class RuleSet:
     rules: tuple[Rule, ...]
     mask: str
     hold_chars: int
+    quick: Any
+    """Finds in ASCII text the first place where a rule may find or begin something, none missed.
+
+    That is the text's end if there is none. None: rules have to be asked one by one.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +208,26 @@ class RuleBook:
     def _sets(self, key: str, models: tuple[str, ...]) -> dict[FilterPlace, RuleSet]:
         mine = [rule for rule in self.rules if rule.is_for(key=key, models=models)]
         return {
-            place: RuleSet(tuple(chosen), self.mask, self.hold_chars)
+            place: RuleSet(tuple(chosen), self.mask, self.hold_chars, _quick(chosen))
             for place in FilterPlace
             if (chosen := [rule for rule in mine if place in rule.where])
         }
 
 
 _MAX_KNOWN = 1024
+_MAX_HINT_CHARS = 4096
+"""Of words, and of all rules together; more is slow to compile, and no quicker than the rules."""
+
+
+def _quick(rules: Sequence[Rule]) -> Any:
+    hints = [rule.finder.hint() for rule in rules]
+    told = [hint for hint in hints if hint is not None]
+    if len(told) < len(hints) or sum(map(len, told)) > 8 * _MAX_HINT_CHARS:
+        return None
+    try:
+        return compile_re2("|".join(told))
+    except ValueError:  # each is good, but together they are too large
+        return None
 
 
 def compile_filter(file: FilterFile, name: str) -> RuleBook:

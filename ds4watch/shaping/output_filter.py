@@ -40,10 +40,26 @@ class TextFilter:
 
     def feed(self, text: str) -> str:
         """Return what can be let go after more text."""
+        if self.passes(text):
+            return text
         if len(text) <= _PIECE_CHARS:
             return self._step(text, final=False)
         starts = range(0, len(text), _PIECE_CHARS)
         return "".join(self._step(text[at : at + _PIECE_CHARS], final=False) for at in starts)
+
+    def passes(self, text: str) -> bool:
+        """Return whether one look says that `text` goes out as it is; then it is taken in."""
+        quick, before = self._set.quick, self._before
+        if quick is None or self._held or self.is_stopped or not 0 < len(text) <= _PIECE_CHARS:
+            return False
+        seen = before + text
+        if before == "_" or not seen.isascii():  # "_" ends a word here, and not in RE2
+            return False
+        match = quick.search(seen, len(before))
+        if match is not None and match.start() < len(seen):
+            return False
+        self._before = text[-1]
+        return True
 
     def finish(self) -> str:
         """Return the rest: no more text comes."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -115,6 +116,29 @@ def test_a_text_in_pieces_is_filtered_as_it_is_whole(
 ) -> None:
     rules = rules_of(*chosen, hold_chars=16)
     assert filtered(rules, *pieces) == filtered(rules, "".join(pieces))
+
+
+@settings(max_examples=400)
+@given(
+    st.lists(st.sampled_from(RULES), min_size=1, max_size=3),
+    st.lists(st.text("abcAé B\n_", max_size=9), max_size=12),
+)
+@example([{"words": ["ab", "a b"]}], ["_", "ab", " c_ab", "c", " a", " b"])
+@example([{"words": ["_a", "-b", "K"]}], ["b_", "a", "c-b k", "\u212a k"])
+def test_one_look_for_all_rules_lets_the_same_pass(
+    chosen: list[dict[str, Any]], pieces: list[str]
+) -> None:
+    rules = rules_of(*chosen, hold_chars=16)
+    assert rules.quick is not None
+    one, other = TextFilter(rules, Counter()), TextFilter(replace(rules, quick=None), Counter())
+    assert [one.feed(piece) for piece in pieces] == [other.feed(piece) for piece in pieces]
+    assert filtered(rules, *pieces) == filtered(replace(rules, quick=None), *pieces)
+
+
+def test_a_long_list_of_words_is_asked_by_itself() -> None:
+    rules = rules_of({"words": [f"word{at}" for at in range(2000)]})
+    assert rules.quick is None
+    assert filtered(rules, "a wor", "d77 b") == ("a *** b", Counter({("r0", "mask"): 1}))
 
 
 @given(st.sampled_from([rule["regex"] for rule in RULES if "regex" in rule]), st.data())
