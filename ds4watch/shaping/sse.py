@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from ds4watch.model.usage import Usage
-from ds4watch.shaping.usage import sum_of_choices, usage_of
+from ds4watch.shaping.usage import sum_of_choices, usage_told
 
 _BOUNDARY = re.compile(rb"\r?\n\r?\n")
 _LONGEST_BOUNDARY = 4
@@ -17,8 +17,12 @@ _CHOICE_INDEX = re.compile(rb'"index":\s*(\d{1,9})')
 _USAGE = b'"usage"'
 _LAST_USAGE = re.compile(rb":\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)?\})\s*\}$")
 """`usage` as the last field of the event. Inside a JSON text its quotes would be escaped."""
-_RUN_USAGE = re.compile(rb',"usage":(\{[^{}]*(?:\{[^{}]*\}[^{}]*)?\})\}\n\n')
+_RUN_USAGE = re.compile(rb',"usage":(\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)?\})\}\n\n')
 """The same at the end of an event in a run of them, written without spaces."""
+_RUN_FIELD = b',"usage":{'
+_LEFT_OUT_BYTES = len(b',"usage":}\n\n')
+"""Of what `_RUN_USAGE` matches: all but its group."""
+_FIRST_CHOICE = b'"choices":[{"index":0,'
 _CHOICES = b'"choices"'
 _LAST_EVENT = re.compile(rb"response\.(?:completed|incomplete|failed)")
 _EMPTY = re.compile(rb":\s*\[\s*\]")
@@ -100,8 +104,8 @@ class SseRelay:
     def usage(self) -> Usage | None:
         """The usage told last: the whole answer's, or what had been generated so far."""
         if self._final is not None:
-            return usage_of(_loads(self._final))
-        parts = [usage_of(_loads(raw)) for raw in self._by_choice.values()]
+            return usage_told(self._final)
+        parts = [usage_told(raw) for raw in self._by_choice.values()]
         return sum_of_choices([part for part in parts if part is not None])
 
     @property
@@ -118,7 +122,7 @@ class SseRelay:
         if (
             found is None
             or data.find(_USAGE, at + 7) >= 0
-            or data.find(b'"choices":[{"index":0,', 0, at) < 0
+            or data.find(_FIRST_CHOICE, 0, at) < 0
             or b"\r" in data
         ):
             return b""
@@ -131,28 +135,23 @@ class SseRelay:
         Plain: written without spaces, of the first choice alone, and the usage its last field.
         Of those nothing is left to find out one by one; the result is the same.
         """
-        parts: list[bytes] = []
-        end, last = 0, None
-        while (at := data.find(b',"usage":{', end)) >= 0:
-            part = data[end:at]
-            found = _RUN_USAGE.match(data, at)
-            if (
-                found is None
-                or not part.startswith(b"data: {")
-                or b'"choices":[{"index":0,' not in part
-                or b"\n" in part
-            ):
-                break
-            parts.append(part)
-            end, last = found.end(), found
+        pieces = _RUN_USAGE.split(data) if _RUN_FIELD in data else []
+        texts = pieces[:-1:2]
+        count = _count_of_plain(texts)
+        last = 2 * count - 1
+        end = sum(map(len, pieces[: last + 1])) + count * _LEFT_OUT_BYTES
         # Only where each has the one mention, hence not also inside some other field.
-        if last is None or data.count(_USAGE, 0, end) != len(parts) or b"\r" in data:
+        if (
+            not count
+            or data.count(b"\n", 0, end) != 2 * count
+            or data.count(_USAGE, 0, end) != count
+            or b"\r" in data
+        ):
             return b"", 0
-        self._by_choice[0] = last.group(1)
+        self._by_choice[0] = pieces[last]
         if self._keep_each:
             return data[:end], end
-        parts.append(b"")
-        return b"}\n\n".join(parts), end
+        return b"}\n\n".join([*texts[:count], b""]), end
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
         if _USAGE in event:
@@ -252,6 +251,21 @@ class ResponsesRelay(SseRelay):
             self.error = error if isinstance(error, dict) else {"message": "failed"}
         if isinstance(response.get("usage"), dict):
             self._final = json.dumps(response["usage"]).encode()
+
+
+def _count_of_plain(texts: list[bytes]) -> int:
+    """Return how many events, less their usage, begin as the first does, up to its choice."""
+    begin = texts[0] if texts else b""
+    at = begin.find(_FIRST_CHOICE)
+    if at < 0 or not begin.startswith(b"data: {"):
+        return 0
+    begin = begin[: at + len(_FIRST_CHOICE)]
+    count = 0
+    for text in texts:
+        if not text.startswith(begin):
+            break
+        count += 1
+    return count
 
 
 def _comma_before(event: bytes, at: int) -> int:

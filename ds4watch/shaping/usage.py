@@ -9,12 +9,13 @@ from typing import Any
 from ds4watch.model.usage import Usage
 
 _DECODER = json.JSONDecoder()
-_USUAL = re.compile(
-    rb'"usage":\{"prompt_tokens":([0-9]{1,9}),"total_tokens":[0-9]{1,9},'
-    rb'"completion_tokens":([0-9]{1,9}),"prompt_tokens_details":'
-    rb'(?:null|\{"cached_tokens":([0-9]{1,9})\})\}(?:,"[a-z_]{1,40}":null){0,8}\}\Z'
+_FIELDS = (
+    rb'\{"prompt_tokens":([0-9]{1,9}),"total_tokens":[0-9]{1,9},"completion_tokens":([0-9]{1,9})'
+    rb'(?:,"prompt_tokens_details":(?:null|\{"cached_tokens":([0-9]{1,9})\}))?\}'
 )
-"""As vLLM writes it, up to the end of the answer."""
+_USUAL = re.compile(_FIELDS)
+"""As vLLM writes it."""
+_USUAL_AT_THE_END = re.compile(rb'"usage":%b(?:,"[a-z_]{1,40}":null){0,8}\}\Z' % _FIELDS)
 
 
 def usage_of(reported: Any) -> Usage | None:
@@ -53,14 +54,24 @@ def usage_at_the_end(answer: bytes) -> Usage | None:
     at = answer.rfind(b'"usage"')
     if at < 0:
         return None
-    usual = _USUAL.match(answer, at)
+    usual = _USUAL_AT_THE_END.match(answer, at)
     if usual is not None:
-        prompt, cached = int(usual[1]), int(usual[3] or 0)
-        return Usage(prompt, min(cached, prompt), int(usual[2]))
+        return _usage_matched(usual)
     told = _rest_of_object(answer[at:])
     if not isinstance(told, dict):
         told = _loads(answer)
     return usage_of(told.get("usage")) if isinstance(told, dict) else None
+
+
+def usage_told(text: bytes) -> Usage | None:
+    """Return the usage that the JSON of a `usage` field tells."""
+    usual = _USUAL.fullmatch(text)
+    return usage_of(_loads(text)) if usual is None else _usage_matched(usual)
+
+
+def _usage_matched(usual: re.Match[bytes]) -> Usage:
+    prompt, cached = int(usual[1]), int(usual[3] or 0)
+    return Usage(prompt, min(cached, prompt), int(usual[2]))
 
 
 def _rest_of_object(rest: bytes) -> Any:

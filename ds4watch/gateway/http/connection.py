@@ -116,14 +116,13 @@ class ClientConnection(asyncio.Protocol):
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def begin_stream(self, status: int, lines: bytes) -> Stream:
-        """Send the head of an answer in pieces."""
+        """Begin an answer in pieces."""
         in_chunks = self._head is not None and not self._head.is_http_10
         if not in_chunks:
             self._is_closing = True  # its end is that of the connection
         coding = b"Transfer-Encoding: chunked\r\n" if in_chunks else b""
         parts = (status_line(status), lines, self._owner.date, coding, self._closing_line())
-        self.write(b"%b%b%b%b%b\r\n" % parts)
-        self._stream = Stream(self, in_chunks=in_chunks)
+        self._stream = Stream(self, b"%b%b%b%b%b\r\n" % parts, in_chunks=in_chunks)
         return self._stream
 
     def on_flow(self, told: Callable[[bool], None] | None) -> None:

@@ -63,19 +63,19 @@ class Request:
         return found
 
     def stream(self, status: int, lines: bytes) -> Stream:
-        """Send the head of an answer whose body comes bit by bit; `lines` are its headers."""
+        """Begin an answer whose body comes bit by bit; `lines` are its headers."""
         return self._connection.begin_stream(status, lines)
 
 
 class Stream:
-    """An answer that is being sent. Its head is out: nothing can be taken back."""
+    """An answer that is being sent. Its head goes out with its first piece, in one write."""
 
     __slots__ = ("_connection", "_held", "_in_chunks", "is_ended")
 
-    def __init__(self, connection: ClientConnection, *, in_chunks: bool) -> None:
+    def __init__(self, connection: ClientConnection, head: bytes, *, in_chunks: bool) -> None:
         self._connection = connection
         self._in_chunks = in_chunks
-        self._held = b""
+        self._held = head
         self.is_ended = False
 
     def write(self, data: bytes) -> None:

@@ -40,6 +40,8 @@ class WorkerConnection(asyncio.Protocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._parts: list[bytes] = []
+        self.on_body = self._parts.append  # called by httptools
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
         self._error: Exception | None = None
@@ -52,9 +54,9 @@ class WorkerConnection(asyncio.Protocol):
         self._is_held = False
         self._keep_alive = False
         self._ends_with_connection = True
-        self._parts: list[bytes] = []
         self._headers: list[tuple[bytes, bytes]] = []
         self._known: KnownHead | None = None
+        self._last_head = _NO_HEAD
         self.head = _NO_HEAD
         self.has_head = False
         self.is_whole = False
@@ -74,7 +76,8 @@ class WorkerConnection(asyncio.Protocol):
         """
         self.has_head = self.is_whole = self._keep_alive = False
         self.head = _NO_HEAD
-        self._headers, self._parts = [], []
+        self._headers = []
+        self._parts.clear()
         self._ends_with_connection = self._is_asked = True
         self._received = 0
         self._max_bytes = _MAX_UNREAD_BYTES
@@ -122,7 +125,7 @@ class WorkerConnection(asyncio.Protocol):
         is_good = self.is_whole and self._error is None and self._keep_alive
         self._is_asked = False
         self._sink = None
-        self._parts = []
+        self._parts.clear()
         if not is_good:
             self.abort()
         elif self._is_held:
@@ -226,12 +229,11 @@ class WorkerConnection(asyncio.Protocol):
         if status == 101:
             raise BrokenAnswerError("the answer is in another protocol")
         if status >= 200:
-            self.head = AnswerHead(status, self._headers)
+            last = self._last_head
+            if status != last.status or self._headers != last.headers:
+                last = self._last_head = AnswerHead(status, self._headers)
+            self.head = last
             self.has_head = True
-
-    def on_body(self, body: bytes) -> None:
-        """Keep a piece."""
-        self._parts.append(body)
 
     def on_message_complete(self) -> None:
         """Note the end of the answer."""
@@ -261,7 +263,7 @@ class WorkerConnection(asyncio.Protocol):
     def _take_whole(self, head: AnswerHead, body: bytes) -> None:
         """Take an answer whose head is known; the parser, between two answers, sees none of it."""
         self.head = head
-        self._parts = [body]
+        self._parts.append(body)
         self._answered += 1
         self._keep_alive = self.has_head = self.is_whole = True
         self._ends_with_connection = False
@@ -275,9 +277,11 @@ class WorkerConnection(asyncio.Protocol):
         return known_head(self.head, data, self._parts[0])
 
     def _pour(self, sink: Sink) -> None:
-        parts, self._parts = self._parts, []
+        parts = self._parts
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
         try:
-            sink(parts[0] if len(parts) == 1 else b"".join(parts))
+            sink(data)
         except Exception as error:  # noqa: BLE001 - it is raised again where the sink comes from
             self.fail(error)
 
