@@ -294,7 +294,7 @@ def _care(daemon: Daemon, blueprint: Blueprint, parts: Parts, client_of: WorkerC
         live=parts.live,
         profiles=blueprint.profiles,
         client_of=client_of,
-        level=lambda: parts.board.policy().level,
+        level=lambda: max(parts.board.policy().levels.values()),
     )
     settings, min_hot = blueprint.settings.care, blueprint.settings.fleet.min_hot
     return CareRun(daemon.engine.known, settings, sources, daemon.clock, min_hot=min_hot)

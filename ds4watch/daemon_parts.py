@@ -62,6 +62,7 @@ from ds4watch.model.worker import FleetSnapshot
 from ds4watch.notify.dispatcher import Channel, Dispatcher
 from ds4watch.notify.journal import Journal
 from ds4watch.notify.secret import secret_of
+from ds4watch.policy.pools import with_pools
 from ds4watch.scrape.discovery import Discovery
 from ds4watch.telemetry.metrics import Telemetry
 from ds4watch.telemetry.service_manager import ServiceManager
@@ -272,7 +273,7 @@ async def _board(
         kind(
             state_dir,
             clock,
-            policy=last_policy(state_dir, stores.restored.policy),
+            policy=with_pools(last_policy(state_dir, stores.restored.policy), blueprint.policy),
             fleet=fleet,
             keys=tuple(board_keys(stored_keys, clock.now())),
         )

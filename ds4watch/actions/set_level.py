@@ -34,20 +34,22 @@ class SetLevel:
 
     def is_in_force(self, plan: ActionPlan) -> bool:
         """Return whether the level in force is the plan's."""
-        policy = self._board.policy()
+        policy = self._board.policy().of_pool(plan.target)
         if policy.action:
             return policy.action == plan.id
         return bool(policy.version == plan.parameters["version"])
 
     async def run(self, plan: ActionPlan) -> Done:
         """Publish the level; applied once the last live gateway obeys."""
-        current = self._board.policy()
+        whole = self._board.policy()
+        current = whole.of_pool(plan.target)
         if current.level != plan.before["level"]:
             detail = f"level {current.level} is in force, not {plan.before['level']} as planned on"
             return self._done(plan, ActionStatus.FAILED, detail, 0.0)
         began = self._clock.monotonic()
         obeyed = await self._board.publish_policy(
-            self._policy(plan, current), timeout_seconds=_ACKNOWLEDGE_SECONDS
+            whole.with_level(plan.target, self._policy(plan, current)),
+            timeout_seconds=_ACKNOWLEDGE_SECONDS,
         )
         took = self._clock.monotonic() - began
         name = plan.parameters["level_name"]
@@ -76,12 +78,13 @@ class SetLevel:
 
     def _done(self, plan: ActionPlan, status: ActionStatus, detail: str, took: float) -> Done:
         policy = self._board.policy()
+        level = policy.of_pool(plan.target).level
         outcome = Outcome(
             plan_id=plan.id,
             status=status,
             at=self._clock.now(),
             took_seconds=took,
             detail=detail,
-            after={"level": policy.level},
+            after={"level": level},
         )
         return Done(outcome, policy.as_json())

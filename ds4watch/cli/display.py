@@ -78,7 +78,7 @@ def _parts(status: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield Text(f"waiting for {waiting}", style="yellow")
     if change := status.get("change"):
         yield from _change_line(change)
-    yield _level_line(status.get("policy"))
+    yield from _level_lines(status.get("policy"))
     yield _cost_line(status.get("cost") or {})
     for hold in status.get("holds") or ():
         until = instant(hold.get("until_at"))
@@ -134,10 +134,16 @@ def _change_line(change: Mapping[str, Any]) -> Iterator[Text]:
         yield Text(f"rolling change {how}, {step}: {change['waiting']}", style="yellow")
 
 
+def _level_lines(policy: Mapping[str, Any] | None) -> Iterator[Text]:
+    yield _level_line(policy)
+    yield from map(_level_line, (policy or {}).get("pools") or ())
+
+
 def _level_line(policy: Mapping[str, Any] | None) -> Text:
     if not policy:
         return Text(f"level {DASH}")
-    text = f"level {policy['level']} ({policy['level_name']})"
+    of = f" of {policy['pool']}" if "pool" in policy else ""
+    text = f"level {policy['level']} ({policy['level_name']}){of}"
     if policy["level"]:
         text += (
             f" since {instant(policy.get('since'))}: {policy.get('reason') or 'no reason given'}"

@@ -100,6 +100,9 @@ def _head(status: Mapping[str, Any], past: Past) -> Iterator[Text]:
         f"level {number(level)} ({policy.get('level_name') or DASH})",
         style="bold yellow" if level else "bold green",
     )
+    for pool in policy.get("pools") or ():
+        style = "bold yellow" if pool["level"] else "bold green"
+        text.append(f", {pool['pool']} {pool['level']} ({pool['level_name']})", style=style)
     text.append(
         f"   {money(cost.get('per_hour'), currency)} an hour, "
         f"today {money(cost.get('spent_today'), currency)}   "

@@ -15,15 +15,15 @@ from ds4watch.history.state import StateStore
 from ds4watch.model.action import ActionStatus, Hold
 from ds4watch.model.errors import RefusedError
 from ds4watch.model.ports import Clock
+from ds4watch.model.service_policy import DEFAULT_POOL
 from ds4watch.policy.aftermath import undo_claim
 from ds4watch.policy.by_hand import Answer, Order, claims_of, order, undo
 from ds4watch.policy.deciding import may_approve, with_plan
-from ds4watch.policy.explain import Ladder
+from ds4watch.policy.explain import Ladder, ladder_of
 from ds4watch.policy.policyfile import PolicyFile
 from ds4watch.policy.standing import Standing
 
 _ALL = "*"
-_DEFAULT_POOL = "default"
 _UNDO = "undo"
 _GIVEN_UP = (ActionStatus.FAILED, ActionStatus.REFUSED, ActionStatus.EXPIRED)
 
@@ -73,18 +73,21 @@ class Orders:
             "resume": self._resume,
         }
 
-    async def take(self, standing: Standing, ladder: Ladder) -> tuple[Standing, list[Answer]]:
+    async def take(
+        self, standing: Standing, ladders: Mapping[str, Ladder]
+    ) -> tuple[Standing, list[Answer]]:
         """Answer what was asked for; the plans among the answers are to be committed."""
         answers = []
         for it in list(self._open.values()):
             answer = await self._before(it.command)
             if answer is None:
-                answer = self._answer(it.command, standing, ladder)
+                answer = self._answer(it.command, standing, ladders)
             answers.append(answer)
             if answer.plan is not None and answer.plan.is_on_worker:
                 standing = with_plan(standing, answer.plan)
             elif answer.plan is not None:
-                ladder = replace(ladder, in_flight=True)
+                ladder = ladder_of(ladders, answer.plan.target)
+                ladders = {**ladders, answer.plan.target: replace(ladder, in_flight=True)}
         return standing, answers
 
     def finish(self, answers: Sequence[Answer]) -> None:
@@ -122,11 +125,14 @@ class Orders:
             return Answer(command.id, ok=not is_given_up, told=f"{told} {found.detail}".rstrip())
         return None
 
-    def _answer(self, command: Command, standing: Standing, ladder: Ladder) -> Answer:
+    def _answer(
+        self, command: Command, standing: Standing, ladders: Mapping[str, Ladder]
+    ) -> Answer:
         if command.kind == _UNDO:
             action, why = _text(command, "action"), _text(command, "why")
             return undo(command.id, action, standing.past, standing, who=command.who, why=why)
-        return order(_order(command), self._policy, standing, ladder)
+        asked = _order(command)
+        return order(asked, self._policy, standing, ladder_of(ladders, asked.pool))
 
     async def _approve(self, command: Command) -> str:
         found = await self._asked_for(command)
@@ -188,7 +194,7 @@ def _order(command: Command) -> Order:
     return Order(
         number=command.id,
         name=_text(command, "name"),
-        pool=_text(command, "pool") or _DEFAULT_POOL,
+        pool=_text(command, "pool") or DEFAULT_POOL,
         target=_text(command, "target"),
         who=command.who,
         why=_text(command, "why"),

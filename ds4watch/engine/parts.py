@@ -19,7 +19,7 @@ from ds4watch.engine.remote_rounds import Rounds
 from ds4watch.engine.route_judge import RouteJudge
 from ds4watch.engine.rulebook import RuleBook
 from ds4watch.engine.sight import Sight
-from ds4watch.engine.signals import POOL, QualityReading, RequestTotals
+from ds4watch.engine.signals import QualityReading, RequestTotals
 from ds4watch.engine.spool import Spools
 from ds4watch.engine.start_check import Doubt
 from ds4watch.engine.steering import Steering
@@ -101,7 +101,10 @@ class Known:
     """What the engine carries from one tick to the next; all of it restored at a start."""
 
     alerts: tuple[AlertState, ...] = ()
-    ladder: LadderState = field(default_factory=lambda: LadderState(POOL))
+    ladders: Mapping[str, LadderState] = field(default_factory=dict)
+    """By pool."""
+    plan_version: int = 0
+    """The highest number of a plan of an earlier daemon."""
     holds: tuple[Hold, ...] = ()
     silences: tuple[Silence, ...] = ()
     """Those in force, and those to come."""

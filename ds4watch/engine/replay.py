@@ -18,7 +18,6 @@ from ds4watch.engine.replay_order import ReplayRule, order_of
 from ds4watch.engine.replay_rule import ReplayedRule
 from ds4watch.engine.replay_table import Ran, States, Stretch
 from ds4watch.engine.sight import BLIND_AFTER_SECONDS
-from ds4watch.engine.signals import POOL
 from ds4watch.model.action import ActionPlan, Refusal
 from ds4watch.model.alert import AlertPhase, AlertRule, AlertState, RuleGroup, Transition
 from ds4watch.model.errors import QueryError
@@ -26,6 +25,7 @@ from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import FloatArray
 from ds4watch.policy.ladder import LadderState, decide
 from ds4watch.policy.policyfile import PolicyFile, may_match
+from ds4watch.policy.pools import ladder_pools
 from ds4watch.promql.columns import BoolArray
 from ds4watch.promql.range_steps import micro
 from ds4watch.promql.storage import RangeStorage
@@ -122,7 +122,7 @@ class _Replay:
         self._history = ReplayHistory(storage, self._order)
         self._answers = AnswersReader()
         self._rules = [ReplayedRule(it, dense=_may_act(it, ask.policy)) for it in self._order.rules]
-        self._ladder = LadderState(POOL)
+        self._ladders = {it: LadderState(it) for it in ladder_pools(ask.policy)}
         self._current: dict[int, States] = {}
         self._dues: dict[tuple[str, float], Due] = {}
         self._turns: dict[tuple[str, float], BoolArray] = {}
@@ -240,31 +240,38 @@ class _Replay:
             if step in changed:
                 self._current |= changed[step]
                 alerts = _flat(self._current)
-            ladder = self._ladder
-            if not alerts and not ladder.level and ladder.refused is None:
-                continue
-            decision = decide(
-                ladder,
-                self._ask.policy,
-                alerts,
-                holds=(),
-                in_flight=False,
-                unconfirmed=any(not it.confirmed for it in alerts)
-                or blind(answers, step, ladder.since, BLIND_AFTER_SECONDS),
-                now=now,
-            )
-            self._ladder = decision.state
-            if decision.refusal is not None:
-                self._found.refusals.append(decision.refusal)
-            if decision.plan is not None:
-                self._act(decision.plan)
+            for ladder in self._ladders.values():
+                if alerts or ladder.level or ladder.refused is not None:
+                    is_blind = blind(answers, step, ladder.since, BLIND_AFTER_SECONDS)
+                    self._decide_on(ladder, alerts, now, is_blind=is_blind)
+
+    def _decide_on(
+        self, ladder: LadderState, alerts: Sequence[AlertState], now: float, *, is_blind: bool
+    ) -> None:
+        decision = decide(
+            ladder,
+            self._ask.policy,
+            alerts,
+            holds=(),
+            in_flight=False,
+            unconfirmed=is_blind or any(not it.confirmed for it in alerts),
+            now=now,
+        )
+        self._ladders[ladder.pool] = decision.state
+        if decision.refusal is not None:
+            self._found.refusals.append(decision.refusal)
+        if decision.plan is not None:
+            self._act(decision.plan)
 
     def _act(self, plan: ActionPlan) -> None:
         self._found.plans.append(plan)
         if not plan.dry_run:
             level = int(plan.parameters["level"])
             action = plan.id if level else None
-            self._ladder = replace(self._ladder, level=level, since=plan.planned_at, action=action)
+            ladder = self._ladders[plan.pool]
+            self._ladders[plan.pool] = replace(
+                ladder, level=level, since=plan.planned_at, action=action
+            )
 
 
 def _runs(answers: Answers) -> Iterator[slice]:

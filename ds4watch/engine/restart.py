@@ -21,7 +21,7 @@ from ds4watch.engine.observe import SELF
 from ds4watch.engine.parts import Known
 from ds4watch.engine.rule_pages import RulePages
 from ds4watch.engine.rulebook import RuleBook
-from ds4watch.engine.signals import POOL, QualityReading, RequestTotals, midnight
+from ds4watch.engine.signals import QualityReading, RequestTotals, midnight
 from ds4watch.engine.targets import is_discovered
 from ds4watch.history.line import Fence
 from ds4watch.history.live import LiveBuffer
@@ -34,7 +34,6 @@ from ds4watch.history.state import StateStore
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.scrape import RULE_PREFIX
 from ds4watch.model.worker import FleetSnapshot
-from ds4watch.policy.ladder import LadderState
 from ds4watch.promql.columns import NO_LABELS
 
 
@@ -126,7 +125,7 @@ async def known_from(
     versions = [int(it.plan.parameters.get("version", 0)) for it in restored.actions]
     return Known(
         alerts=alerts,
-        ladder=LadderState(POOL, version=max([restored.policy_version, *versions])),
+        plan_version=max([restored.policy_version, *versions]),
         holds=restored.holds,
         silences=await state.desk.silences(now),
         totals=RequestTotals.restored(await state.ledger.requests_totals()),

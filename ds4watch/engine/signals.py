@@ -14,13 +14,13 @@ from ds4watch.history.samples import SampleStore
 from ds4watch.history.state import StateStore
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import Labels, Sample, labels_of
-from ds4watch.model.service_policy import ServicePolicy
+from ds4watch.model.service_policy import DEFAULT_POOL, ServicePolicy
 from ds4watch.model.usage import RequestOutcome, RequestRecord, RetryReason
 from ds4watch.model.worker import WorkerPhase, WorkerView
 from ds4watch.scrape.gpu import ALL, GpuReading, GpuReport
 from ds4watch.vocabulary.names import REQUEST_EDGES
 
-POOL = "default"
+POOL = DEFAULT_POOL
 ACCURACY_DROP = "accuracy_drop_points"
 CLASS_LOSS, CLASS_LOSS_AT_LEAST = "class_loss_points", "class_loss_least_points"
 CLASS_SIGN = "/"
@@ -245,7 +245,10 @@ def quality_samples(
 
 def policy_samples(policy: ServicePolicy, inflight: Mapping[str, int | None]) -> list[Sample]:
     """Return the level in force and, if all gateways said, the requests in flight."""
-    found = [Sample("ds4_degradation_level", (("pool", POOL),), float(policy.level))]
+    found = [
+        Sample("ds4_degradation_level", (("pool", pool),), float(level))
+        for pool, level in policy.levels.items()
+    ]
     known = [count for count in inflight.values() if count is not None]
     if known and len(known) == len(inflight):
         found.append(Sample("ds4_gateway_inflight_requests", (), float(sum(known))))

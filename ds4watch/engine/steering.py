@@ -59,7 +59,9 @@ class Book(Protocol):
 class Orders(Protocol):
     """Who carries out what persons ask for."""
 
-    async def take(self, standing: Standing, ladder: Ladder) -> tuple[Standing, list[Answer]]:
+    async def take(
+        self, standing: Standing, ladders: Mapping[str, Ladder]
+    ) -> tuple[Standing, list[Answer]]:
         """Answer what was asked for; the plans among the answers are to be committed."""
         ...
 
@@ -74,8 +76,8 @@ class Steered:
 
     plans: tuple[ActionPlan, ...] = ()
     refusals: tuple[Refusal, ...] = ()
-    level: ActionPlan | None = None
-    """A level that a person asked for; the ladder waits."""
+    levels: tuple[ActionPlan, ...] = ()
+    """Levels that persons asked for; the ladders of these pools wait."""
     answers: tuple[Answer, ...] = ()
     refused: Mapping[tuple[str, str, str], RefusalReason] = field(default_factory=dict)
     """All that is refused now, told before or not."""
@@ -104,7 +106,7 @@ class Steering:
         self._calm: Mapping[str, UnixSeconds] = {}
         self._refused: Mapping[tuple[str, str, str], RefusalReason] = {}
         self._standing = Standing(0.0)
-        self._ladder: Ladder | None = None
+        self._ladders: Mapping[str, Ladder] = {}
 
     async def restore(self, now: UnixSeconds) -> None:
         """Go on with what is in force; to be done before workers are tended."""
@@ -114,7 +116,7 @@ class Steering:
     async def step(
         self,
         alerts: Sequence[AlertState],
-        ladder: Ladder,
+        ladders: Mapping[str, Ladder],
         per_hour: int,
         now: UnixSeconds,
     ) -> Steered:
@@ -123,14 +125,14 @@ class Steering:
             await self._reload(now)
         self._pulse.note(now)
         standing = replace(self._look(now), past=self._past)
-        standing, answers = await self._orders.take(standing, ladder)
+        standing, answers = await self._orders.take(standing, ladders)
         aftermath = look_after(standing, alerts, self._signals(), self._calm)
         for action, why in aftermath.expired:
             await self._book.decide_action(action, ActionStatus.EXPIRED, who="", at=now, why=why)
         for plan in aftermath.undo:
             standing = with_plan(standing, plan)
         decided = decide_actions(self._policy, alerts, standing)
-        self._standing, self._ladder = standing, ladder
+        self._standing, self._ladders = standing, ladders
         by_hand = [it.plan for it in answers if it.plan is not None]
         plans = [*by_hand, *aftermath.undo, *decided.plans]
         refusals = (*aftermath.refusals, *decided.refusals)
@@ -142,7 +144,7 @@ class Steering:
                 *self._news(refusals),
             ),
             refused={_key(it): it.reason for it in refusals},
-            level=next((it for it in by_hand if not it.is_on_worker), None),
+            levels=tuple(it for it in by_hand if not it.is_on_worker),
             answers=tuple(answers),
             aftermath=aftermath,
         )
@@ -197,9 +199,9 @@ class Steering:
 
     def explain(self, labels: Mapping[str, str], alerts: Sequence[AlertState]) -> dict[str, Any]:
         """Return what alerts with these labels lead to now, guard by guard; JSON-ready."""
-        if self._ladder is None:
+        if not self._ladders:
             return {"at": self._standing.at, "alerts": []}
-        found = explain(self._policy, alerts, self._standing, self._ladder, labels)
+        found = explain(self._policy, alerts, self._standing, self._ladders, labels)
         return {"at": self._standing.at, "alerts": found}
 
     async def _reload(self, now: UnixSeconds) -> None:

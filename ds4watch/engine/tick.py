@@ -18,18 +18,19 @@ from ds4watch.engine.parts import EngineSettings, Known, Parts
 from ds4watch.engine.rule_pages import RulePages
 from ds4watch.engine.rulebook import Round
 from ds4watch.engine.sight import went_blind
-from ds4watch.engine.signals import NO_MODEL, POOL, midnight
+from ds4watch.engine.signals import NO_MODEL, midnight
 from ds4watch.engine.steering import Steered
 from ds4watch.history.ledger_values import CostRow, PaidRow, SpoolBatch
 from ds4watch.history.rows import AuditEntry, AuditKind, TickCommit
 from ds4watch.model.action import ActionPlan, Refusal
-from ds4watch.model.alert import AlertPhase
+from ds4watch.model.alert import AlertPhase, AlertState
 from ds4watch.model.errors import EdgeError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.usage import RequestOutcome
 from ds4watch.model.worker import WorkerLoad, WorkerView
 from ds4watch.policy.explain import Ladder
-from ds4watch.policy.ladder import LadderState, decide, pool_of, redefined
+from ds4watch.policy.ladder import Decision, LadderState, decide, pool_of, redefined
+from ds4watch.policy.pools import ladder_pools
 
 log = logging.getLogger(__name__)
 
@@ -174,7 +175,7 @@ class Engine:
         )
         turn = replace(turn, alerts=telling.alerts)
         steered = await self._steer(turn, now)
-        plans, refusals, ladder = self._decide(turn, steered, now)
+        plans, refusals, ladders = self._decide(turn, steered, now)
         charged = self._charged(now)
         commit = replace(
             self._commit_of(turn, plans, refusals, batches, charged, now),
@@ -183,7 +184,7 @@ class Engine:
         committed = await self._parts.state.commit_tick(commit)
         fresh = [plan for plan in plans if plan.id not in committed.duplicate_plans]
         await self._act([plan for plan in fresh if not plan.dry_run], committed.claimed_plans)
-        self._settle(commit, turn, ladder, dict(committed.refused_spools))
+        self._settle(commit, turn, ladders, dict(committed.refused_spools))
         self._book(charged, batches, now, carried=commit.carry is not None)
         if self._parts.steering is not None and self._parts.may_act():
             await self._parts.steering.settle(steered, fresh, self.known.per_hour, now)
@@ -199,11 +200,12 @@ class Engine:
 
     async def _look_back(self, plans: Sequence[ActionPlan], turn: Round, now: UnixSeconds) -> None:
         """Note what is to be looked at later, and tell of what had time to take effect."""
-        settle_seconds = pool_of(self._parts.policy, POOL).settle_seconds
+        policy = self._parts.policy
         self._watched += [
             watched
             for plan in plans
-            if (watched := watch(plan, turn.alerts, settle_seconds)) is not None
+            if (watched := watch(plan, turn.alerts, pool_of(policy, plan.pool).settle_seconds))
+            is not None
         ]
         due = [watched for watched in self._watched if now >= watched.due_at]
         self._watched = [watched for watched in self._watched if now < watched.due_at]
@@ -220,13 +222,17 @@ class Engine:
         steering, known = self._parts.steering, self.known
         if steering is None or not self._parts.may_act():
             return Steered()
-        ladder = Ladder(self._ladder(), self._parts.runner.in_flight(POOL))
-        return await steering.step(turn.alerts, ladder, known.per_hour, now)
+        ladders = {
+            it: Ladder(self._ladder(it), self._parts.runner.in_flight(it))
+            for it in ladder_pools(self._parts.policy)
+        }
+        return await steering.step(turn.alerts, ladders, known.per_hour, now)
 
-    def _ladder(self) -> LadderState:
-        """Return where the ladder stands, by the policy in force."""
-        policy, ladder = self._parts.board.policy(), self.known.ladder
-        older = f"set_level:{POOL}:{policy.version}"
+    def _ladder(self, pool: str) -> LadderState:
+        """Return where the ladder of a pool stands, by the policy in force."""
+        policy, known = self._parts.board.policy().of_pool(pool), self.known
+        ladder = known.ladders.get(pool) or LadderState(pool, version=known.plan_version)
+        older = f"set_level:{pool}:{policy.version}"
         return replace(
             ladder,
             level=policy.level,
@@ -237,32 +243,49 @@ class Engine:
 
     def _decide(
         self, turn: Round, steered: Steered, now: UnixSeconds
-    ) -> tuple[list[ActionPlan], list[Refusal], LadderState]:
+    ) -> tuple[list[ActionPlan], list[Refusal], dict[str, LadderState]]:
+        parts = self._parts
+        external = parts.external.alerts(now) if parts.external is not None else ()
+        alerts = (*turn.alerts, *external)
+        plans, refusals = list(steered.levels), list[Refusal]()
+        by_hand = {it.target for it in plans}
+        ladders: dict[str, LadderState] = {}
+        for pool in ladder_pools(parts.policy):
+            ladders[pool] = self._ladder(pool)
+            if pool in by_hand:
+                continue
+            decision = self._decide_on(ladders[pool], turn, alerts, now)
+            ladders[pool] = decision.state
+            plans += [decision.plan] if decision.plan is not None else []
+            refusals += [decision.refusal] if decision.refusal is not None else []
+        return [*plans, *steered.plans], [*refusals, *steered.refusals], ladders
+
+    def _decide_on(
+        self, state: LadderState, turn: Round, alerts: Sequence[AlertState], now: UnixSeconds
+    ) -> Decision:
+        """Return what becomes of the ladder of one pool."""
         parts, known = self._parts, self.known
-        policy, state = parts.board.policy(), self._ladder()
-        others, refused = list(steered.plans), list(steered.refusals)
-        if steered.level is not None:
-            return [steered.level, *others], refused, state
-        in_flight = parts.runner.in_flight(POOL)
+        in_force = parts.board.policy().of_pool(state.pool)
+        in_flight = parts.runner.in_flight(state.pool)
         decision = decide(
             state,
             parts.policy,
-            (*turn.alerts, *(parts.external.alerts(now) if parts.external is not None else ())),
+            alerts,
             holds=known.holds,
             in_flight=in_flight,
-            unconfirmed=went_blind(known.sights.values(), policy.since, now)
+            unconfirmed=went_blind(known.sights.values(), in_force.since, now)
             or any(
                 not alert.confirmed and alert.phase is AlertPhase.FIRING for alert in turn.alerts
             ),
             now=now,
         )
-        plan, after = decision.plan, decision.state
-        if plan is None and not in_flight:
-            plan = redefined(after, parts.policy, policy.ladder, holds=known.holds, now=now)
-            after = after if plan is None else replace(after, version=after.version + 1)
-        plans = [plan] if plan is not None else []
-        refusals = [decision.refusal] if decision.refusal is not None else []
-        return plans + others, refusals + refused, after
+        if decision.plan is not None or in_flight:
+            return decision
+        after = decision.state
+        plan = redefined(after, parts.policy, in_force.ladder, holds=known.holds, now=now)
+        if plan is None:
+            return decision
+        return replace(decision, state=replace(after, version=after.version + 1), plan=plan)
 
     def _commit_of(
         self,
@@ -304,12 +327,16 @@ class Engine:
         return charges(worker, self._settings.prices, start, now, served_at=served_at)
 
     def _settle(
-        self, commit: TickCommit, turn: Round, ladder: LadderState, refused: Mapping[str, int]
+        self,
+        commit: TickCommit,
+        turn: Round,
+        ladders: Mapping[str, LadderState],
+        refused: Mapping[str, int],
     ) -> None:
         """Take over what has been committed."""
         known = self.known
         known.alerts = turn.alerts
-        known.ladder = ladder
+        known.ladders = ladders
         known.failed_rules = turn.failed
         known.spent += sum(row.nanos for row in commit.costs)
         today_at = midnight(commit.at)

@@ -67,7 +67,8 @@ class Admission:
             {name: _rates(it) for name, it in self._own.models.items()},
             {name: _rates(it) for name, it in self._own.classes.items()},
         )
-        self.long_inflight = 0
+        self._long: Counter[str] = Counter()
+        """Long requests under way, by pool."""
         self.shed: Counter[str] = Counter()
         """Requests turned away, by reason."""
         self.abnormal: Counter[str] = Counter()
@@ -94,7 +95,9 @@ class Admission:
 
     def enter(self, call: Call, said: Said, body: dict[str, Any], raw: bytes) -> Admitted:
         """Let a request in. Raises RefusedError; `has_place` and `until_place` come next."""
-        call.level = self._state.policy.level
+        state = self._state
+        degrading = state.pooled.get(call.model_asked, state.degrading)
+        call.level = degrading.level
         limits = self._keys.get(call.key, _NO_LIMITS)
         tokens = self._lengths.estimate(body["model"], len(raw), body)
         call.prompt_tokens = tokens
@@ -113,11 +116,12 @@ class Admission:
             tokens > self._own.long_over_tokens,
             verdict,
         )
-        self._shed_by_level(call, entry)
+        self._shed_by_level(call, entry, degrading)
         if self._quotas.are_set:
             self._charge(call, entry, body)
         if entry.is_long:
-            self.long_inflight += 1
+            entry.pool = degrading.pool
+            self._long[entry.pool] += 1
         call.entry = entry
         return entry
 
@@ -127,11 +131,16 @@ class Admission:
         if entry is None:
             return
         if entry.is_long:
-            self.long_inflight -= 1
+            self._long[entry.pool] -= 1
         if entry.meters:
             used = self._used(entry, call)
             for meter in entry.meters:
                 meter.leave(entry.charged, used)
+
+    @property
+    def long_inflight(self) -> int:
+        """Long requests under way in this process."""
+        return self._long.total()
 
     def has_place(self) -> bool:
         """Return whether one more may be under way now, and nobody waits for that."""
@@ -216,14 +225,14 @@ class Admission:
             self._note_shed("retrying")
             raise _too_many(message, verdict.wait_seconds)
 
-    def _shed_by_level(self, call: Call, entry: Admitted) -> None:
-        limits = self._state.policy.limits
+    def _shed_by_level(self, call: Call, entry: Admitted, degrading: Degrading) -> None:
+        limits = degrading.limits
         if limits.shed_below_priority is not None and call.priority < limits.shed_below_priority:
             raise self._turned_away(call, ShedReason.PRIORITY)
         most = limits.long_max_inflight
         if entry.is_long and most is not None:
             own = share_of(most, self._state.processes) if most else 0
-            if self.long_inflight >= own:
+            if self._long[degrading.pool] >= own:
                 raise self._turned_away(call, ShedReason.LONG)
 
     def _charge(self, call: Call, entry: Admitted, body: dict[str, Any]) -> None:

@@ -19,3 +19,5 @@ class Admitted:
     verdict: Verdict
     meters: tuple[Meter, ...] = ()
     charged: float = 0.0
+    pool: str = ""
+    """Among whose long requests it counts, if it is one."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ds4watch.model.limits import is_sound
-from ds4watch.model.service_policy import Board
+from ds4watch.model.service_policy import Board, PoolLevel
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +61,15 @@ def _is_sound(board: Board) -> bool:
         and _are_texts(*policy.excluded_workers)
         and all(_are_texts(it.model, it.work_class, it.serves) for it in policy.diversions)
         and all(is_sound(limits) for limits in (policy.limits, *policy.ladder))
+        and all(_is_sound_pool(it) for it in policy.pools)
+    )
+
+
+def _is_sound_pool(pool: PoolLevel) -> bool:
+    return (
+        _is_whole(pool.level)
+        and _are_texts(pool.pool, *pool.profiles)
+        and all(is_sound(limits) for limits in (pool.limits, *pool.ladder))
     )
 
 

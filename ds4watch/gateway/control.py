@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ds4watch.gateway.boards import board_of
-from ds4watch.gateway.state import GatewayState
+from ds4watch.gateway.state import GatewayState, told
 
 log = logging.getLogger(__name__)
 
@@ -93,10 +93,10 @@ class ControlClient:
         board = board_of(document)
         if board is None:
             return None
-        level = self._state.policy.level
+        before = self._state.policy
         self._state.apply(board)
-        if board.policy.level != level:
-            log.info("gateway %s: level %s → %s", self._name, level, board.policy.level)
+        if board.policy.levels != before.levels:
+            log.info("gateway %s: level %s → %s", self._name, told(before), told(board.policy))
         return {"type": "ack"} | self._versions()
 
     def _versions(self) -> dict[str, Any]:

@@ -15,7 +15,8 @@ class Eased:
         self._state = state
         self._keys = {it.name: it.eased for it in state.board.keys if it.eased is not None}
         self._models = state.board.eased_models
-        self._made: dict[tuple[Limits | None, Limits | None], Degrading] = {}
+        self._made: dict[tuple[str, Limits | None, Limits | None], Degrading] = {}
+        """By pool, and what its key and its model are eased to."""
 
     def eases(self, call: Call) -> bool:
         """Return whether a request is eased."""
@@ -23,11 +24,12 @@ class Eased:
 
     def degrading(self, call: Call) -> Degrading:
         """Return what is done to a request: as the policy has it, more for who is eased."""
+        found = self._state.pooled.get(call.model_asked, self._state.degrading)
         if not self.eases(call):
-            return self._state.degrading
-        both = (self._keys.get(call.key), self._models.get(call.model_asked))
-        if both not in self._made:
-            one, other = both
-            limits = tighter(one or Limits(), other or Limits())
-            self._made[both] = self._state.degrading_with(limits)
-        return self._made[both]
+            return found
+        of_key, of_model = self._keys.get(call.key), self._models.get(call.model_asked)
+        asked = (found.pool, of_key, of_model)
+        if asked not in self._made:
+            limits = tighter(of_key or Limits(), of_model or Limits())
+            self._made[asked] = self._state.degrading_with(limits, found.pool)
+        return self._made[asked]

@@ -57,7 +57,9 @@ class Forwarder:
         self, request: Request, call: Call, shaped: Shaped, payload: bytes
     ) -> Coroutine[Any, Any, Response | Stream]:
         """Return the response for the client, once awaited. Raises RefusedError."""
-        if self._always_group or self._state.policy.limits.group_prefixes:
+        state = self._state
+        degrading = state.pooled.get(call.model_asked, state.degrading)
+        if self._always_group or degrading.limits.group_prefixes:
             return self._in_group(request, call, shaped, payload)
         return self._in_turn(request, call, shaped, payload)
 

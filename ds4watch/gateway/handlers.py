@@ -86,6 +86,7 @@ class Handlers:
             "board_version": state.board.version,
             "policy_version": state.policy.version,
             "level": state.policy.level,
+            "levels": state.policy.levels,
             "models": sorted(state.served),
             "inflight": state.inflight.total,
             "spool_dropped": self._spool.dropped,

@@ -63,6 +63,8 @@ class GatewayState:
         self.watchers: list[Callable[[], None]] = []
         """Called when another board or policy is in force."""
         self.degrading = NOT_DEGRADING
+        self.pooled: dict[str, Degrading] = {}
+        """What is done to requests for models of pools with a ladder of their own, by model."""
         self._clock = clock
         self._heard_at = clock.monotonic()
         self._long_sessions = Window(_MANY_TURNS_SECONDS, kinds=2)
@@ -103,17 +105,18 @@ class GatewayState:
         """Note that there is a daemon."""
         self._heard_at = self._clock.monotonic()
 
-    def degrading_with(self, limits: Limits) -> Degrading:
-        """Return the policy in force made ready with further limits."""
-        policy = replace(self.policy, limits=tighter(self.policy.limits, limits))
-        return degrading_of(policy, self.board.fleet, self.served)
+    def degrading_with(self, limits: Limits, pool: str) -> Degrading:
+        """Return the policy in force for a pool made ready with further limits."""
+        own = self.policy.of_pool(pool)
+        policy = replace(own, limits=tighter(own.limits, limits))
+        return degrading_of(policy, self.board.fleet, self.served, pool)
 
     def lapse(self) -> None:
         """Take back what the policy's lease no longer covers."""
         silent = self._clock.monotonic() - self._heard_at
         policy = lapsed(self.board.policy, silent)
-        if policy.level != self.policy.level:
-            log.warning("no daemon for %.0f s: level taken back to %s", silent, policy.level)
+        if policy.levels != self.policy.levels:
+            log.warning("no daemon for %.0f s: level taken back to %s", silent, told(policy))
             self._obey(policy)
 
     def count_request(self) -> None:
@@ -198,5 +201,21 @@ class GatewayState:
             for model in worker.models
         )
         self.degrading = degrading_of(policy, self.board.fleet, self.served)
+        self.pooled = self._pooled(policy)
         for watcher in self.watchers:
             watcher()
+
+    def _pooled(self, policy: ServicePolicy) -> dict[str, Degrading]:
+        fleet, found = self.board.fleet, dict[str, Degrading]()
+        for pool in policy.pools:
+            name = pool.pool
+            ready = degrading_of(policy.of_pool(name), fleet, self.served, name)
+            own = (it.models for it in fleet.workers if it.profile in pool.profiles)
+            found = {model: ready for models in own for model in models} | found
+        return found
+
+
+def told(policy: ServicePolicy) -> str:
+    """Return the levels in words: a number, and the pools that have one of their own."""
+    more = ", ".join(f"{it.pool} {it.level}" for it in policy.pools)
+    return f"{policy.level} ({more})" if more else str(policy.level)

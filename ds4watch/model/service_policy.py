@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ds4watch.model.key_budget import BudgetLeft
@@ -12,8 +12,10 @@ from ds4watch.model.limits import Limits
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import FleetSnapshot, WorkerView
 
-__all__ = ["ApiKey", "Board", "Limits", "ServicePolicy"]
+__all__ = ["ApiKey", "Board", "Limits", "PoolLevel", "ServicePolicy"]
 
+DEFAULT_POOL = "default"
+"""The pool of all models that are of no pool with a ladder of its own."""
 _NO_LIMITS = Limits()
 
 
@@ -24,6 +26,51 @@ class Diversion:
     model: str
     work_class: str
     serves: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLevel:
+    """Where the ladder of one pool stands: its models go by it, not by the whole gateway's."""
+
+    pool: str
+    profiles: tuple[str, ...]
+    """Models that workers of these serve are the pool's."""
+    level: int = 0
+    level_name: str = "normal"
+    limits: Limits = _NO_LIMITS
+    ladder: tuple[Limits, ...] = (_NO_LIMITS,)
+    reason: str = ""
+    since: UnixSeconds = 0.0
+    action: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a JSON-ready dict; `from_json` is its inverse."""
+        return {
+            "pool": self.pool,
+            "profiles": list(self.profiles),
+            "level": self.level,
+            "level_name": self.level_name,
+            "limits": self.limits.as_json(),
+            "ladder": [limits.as_json() for limits in self.ladder],
+            "reason": self.reason,
+            "since": self.since,
+            "action": self.action,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PoolLevel:
+        """Read what `as_json` wrote. Raises KeyError, TypeError or ValueError on anything else."""
+        return cls(
+            pool=data["pool"],
+            profiles=tuple(data["profiles"]),
+            level=data["level"],
+            level_name=data["level_name"],
+            limits=Limits.from_json(data["limits"]),
+            ladder=tuple(Limits.from_json(limits) for limits in data["ladder"]),
+            reason=data["reason"],
+            since=data["since"],
+            action=str(data["action"]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +94,36 @@ class ServicePolicy:
     lease_seconds: float = 600.0
     action: str = ""
     """Id of the action that put the level in force; older daemons wrote none."""
+    pools: tuple[PoolLevel, ...] = ()
+    """Pools with a ladder of their own; all other models are of the pool `default`."""
+
+    def of_pool(self, name: str) -> ServicePolicy:
+        """Return the policy as the models of a pool go by it."""
+        found = next((it for it in self.pools if it.pool == name), None)
+        if found is None:
+            return self if name == DEFAULT_POOL else ServicePolicy(version=self.version)
+        return replace(
+            self,
+            level=found.level,
+            level_name=found.level_name,
+            limits=found.limits,
+            ladder=found.ladder,
+            reason=found.reason,
+            since=found.since,
+            action=found.action,
+        )
+
+    def with_level(self, name: str, told: ServicePolicy) -> ServicePolicy:
+        """Return the policy with the version and, for a pool, the level of another."""
+        if name == DEFAULT_POOL:
+            return replace(told, pools=self.pools)
+        pools = (_at_level(it, told) if it.pool == name else it for it in self.pools)
+        return replace(self, version=told.version, pools=tuple(pools))
+
+    @property
+    def levels(self) -> dict[str, int]:
+        """Return the level of each pool."""
+        return {DEFAULT_POOL: self.level} | {it.pool: it.level for it in self.pools}
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; `from_json` is its inverse."""
@@ -62,6 +139,7 @@ class ServicePolicy:
             "since": self.since,
             "lease_seconds": self.lease_seconds,
             "action": self.action,
+            "pools": [it.as_json() for it in self.pools],
         }
 
     @classmethod
@@ -79,7 +157,22 @@ class ServicePolicy:
             since=data["since"],
             lease_seconds=data["lease_seconds"],
             action=str(data.get("action", "")),  # a daemon before this one wrote none
+            pools=tuple(PoolLevel.from_json(it) for it in data.get("pools", ())),
         )
+
+
+def _at_level(pool: PoolLevel, told: ServicePolicy) -> PoolLevel:
+    return PoolLevel(
+        pool=pool.pool,
+        profiles=pool.profiles,
+        level=told.level,
+        level_name=told.level_name,
+        limits=told.limits,
+        ladder=told.ladder,
+        reason=told.reason,
+        since=told.since,
+        action=told.action,
+    )
 
 
 NO_LIMITS = KeyLimits()

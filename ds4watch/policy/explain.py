@@ -13,6 +13,7 @@ from ds4watch.policy.deciding import acts, ask_of
 from ds4watch.policy.guards import check, first_refusal, hold_on, is_dry
 from ds4watch.policy.ladder import LadderState, pool_of
 from ds4watch.policy.policyfile import NORMAL, Binding, PolicyFile, Pool, labels_match
+from ds4watch.policy.pools import is_about
 from ds4watch.policy.standing import Standing
 
 _NAME = "alertname"
@@ -30,7 +31,7 @@ def explain(
     policy: PolicyFile,
     alerts: Sequence[AlertState],
     standing: Standing,
-    ladder: Ladder,
+    ladders: Mapping[str, Ladder],
     labels: Mapping[str, str],
 ) -> list[dict[str, Any]]:
     """Return, for each alert with these labels, what it leads to now; JSON-ready.
@@ -47,7 +48,7 @@ def explain(
             "phase": str(it.phase),
             "value": it.value if not supposed else None,
             "supposed": supposed,
-            "asks": list(_asks(policy, alerts, standing, ladder, it)),
+            "asks": list(_asks(policy, alerts, standing, ladders, it)),
         }
         for it in found
     ]
@@ -64,7 +65,7 @@ def _asks(
     policy: PolicyFile,
     alerts: Sequence[AlertState],
     standing: Standing,
-    ladder: Ladder,
+    ladders: Mapping[str, Ladder],
     alert: AlertState,
 ) -> Iterator[dict[str, Any]]:
     labels = dict(alert.labels)
@@ -75,7 +76,9 @@ def _asks(
         pool = pool_of(policy, binding.pool)
         if binding.action is None:
             what = f"level {binding.level} of {binding.pool}"
-            results = (fires, *_level_guards(binding, pool, standing, ladder))
+            ladder = ladder_of(ladders, binding.pool)
+            about = _is_its_own(policy, binding, labels)
+            results = (fires, about, *_level_guards(binding, pool, standing, ladder))
             dry = "the policy has dry_run: true" if policy.dry_run else ""
         else:
             ask = ask_of(binding, policy.actions[binding.action], pool, alert, standing)
@@ -97,6 +100,18 @@ def _asks(
             "dry_run": dry,
             "then": _then(results, dry),
         }
+
+
+def ladder_of(ladders: Mapping[str, Ladder], pool: str) -> Ladder:
+    """Return where the ladder of a pool stands; at 0 if it has none."""
+    return ladders.get(pool) or Ladder(LadderState(pool))
+
+
+def _is_its_own(policy: PolicyFile, binding: Binding, labels: Mapping[str, str]) -> GuardResult:
+    if is_about(policy, binding.pool, labels):
+        return GuardResult("pool", passed=True, told=f"it is about {binding.pool}")
+    told = f"it is about another pool than {binding.pool}"
+    return GuardResult("pool", passed=False, told=told)
 
 
 def _fires(alert: AlertState) -> GuardResult:

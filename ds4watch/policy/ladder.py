@@ -14,6 +14,7 @@ from ds4watch.model.alert import AlertPhase, AlertState
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.service_policy import Limits
 from ds4watch.policy.policyfile import NORMAL, Binding, Level, PolicyFile, Pool, labels_match
+from ds4watch.policy.pools import is_about
 
 BY_HAND = "act:"
 """What the id of an action begins with that a person asked for."""
@@ -95,7 +96,10 @@ def _bound(pool: str, policy: PolicyFile, alert: AlertState) -> Sequence[Binding
     return [
         it
         for it in policy.bindings
-        if it.level is not None and it.pool == pool and matches(it, alert)
+        if it.level is not None
+        and it.pool == pool
+        and matches(it, alert)
+        and is_about(policy, pool, dict(alert.labels))
     ]
 
 

@@ -8,11 +8,13 @@ from ds4watch.config.document import Document
 from ds4watch.model.action import ActionKind
 from ds4watch.model.errors import Located
 from ds4watch.model.limits import laxer_levers
+from ds4watch.model.service_policy import DEFAULT_POOL
+from ds4watch.policy.pools import own_ladders
 from ds4watch.policy.schema import Binding, PolicyFile
 
-LADDER_POOL = "default"
-"""The pool whose ladder is the gateway's."""
 CRITICAL = "critical"
+_WHOLE_GATEWAY = ("max_inflight", "warm_up_off")
+"""Levers that no single pool has."""
 
 
 def faults(policy: PolicyFile, document: Document) -> Iterator[Located]:
@@ -72,9 +74,8 @@ def _of_deed(
 
 def _of_pool(policy: PolicyFile, name: str, document: Document) -> Iterator[Located]:
     levels = policy.pools[name].ladder
-    if levels and name != LADDER_POOL:
-        message = f"only the pool {LADDER_POOL!r} has a ladder: that of the whole gateway"
-        yield document.finding(("pools", name, "ladder"), message)
+    if name in own_ladders(policy):
+        yield from _of_own_ladder(policy, name, document)
     for number in range(1, len(levels)):
         for lever in laxer_levers(levels[number - 1].limits(), levels[number].limits()):
             yield document.finding(
@@ -83,3 +84,23 @@ def _of_pool(policy: PolicyFile, name: str, document: Document) -> Iterator[Loca
                 mend="a level says all that holds on it: repeat what holds on the one below, "
                 "or more",
             )
+
+
+def _of_own_ladder(policy: PolicyFile, name: str, document: Document) -> Iterator[Located]:
+    """Yield what is wrong with a ladder that is not the one of all models."""
+    pool, place = policy.pools[name], ("pools", name)
+    if not pool.profiles:
+        message = f"pool {name!r} has a ladder and names no profile"
+        mend = f"say whose models it is for; the ladder of {DEFAULT_POOL!r} is for all others"
+        yield document.finding((*place, "ladder"), message, mend=mend)
+    before = [it for it in own_ladders(policy) if it < name]
+    for other in before:
+        for profile in sorted({*pool.profiles} & {*policy.pools[other].profiles}):
+            message = f"profile {profile!r} is of pool {other!r}, which has a ladder too"
+            yield document.finding((*place, "profiles"), message, mend="a model has one ladder")
+    for number, level in enumerate(pool.ladder):
+        for lever in _WHOLE_GATEWAY:
+            if getattr(level, lever):
+                message = "holds for the whole gateway, not for one pool"
+                mend = f"it belongs into the ladder of {DEFAULT_POOL!r}"
+                yield document.finding((*place, "ladder", number, lever), message, mend=mend)

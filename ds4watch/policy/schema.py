@@ -84,7 +84,7 @@ class Pool(Section):
         min_length=1,
         max_length=9,
         description="Levels from 1 up, at most 9. Level 0 is normal service and is not written "
-        "down. Only the pool `default` has one: the whole gateway.",
+        "down. The models of the pool's profiles go by it; without one, by that of `default`.",
     )
     settle_seconds: float = Field(
         10.0, ge=0, description="Time on a level before the next one up, and before it is checked."

@@ -13,6 +13,12 @@ def lapsed(policy: ServicePolicy, silent_seconds: float) -> ServicePolicy:
     One level goes for each whole lease. Excluded workers stay excluded: who is out for bad
     answers is not let in again because nobody looks.
     """
+    for it in policy.pools:
+        policy = policy.with_level(it.pool, _own_lapsed(policy.of_pool(it.pool), silent_seconds))
+    return _own_lapsed(policy, silent_seconds)
+
+
+def _own_lapsed(policy: ServicePolicy, silent_seconds: float) -> ServicePolicy:
     if policy.level <= 0 or policy.lease_seconds <= 0 or silent_seconds < policy.lease_seconds:
         return policy
     level = max(0, policy.level - int(silent_seconds // policy.lease_seconds))

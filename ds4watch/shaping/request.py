@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from ds4watch.model.limits import Limits
-from ds4watch.model.service_policy import ServicePolicy
+from ds4watch.model.service_policy import DEFAULT_POOL, ServicePolicy
 from ds4watch.model.worker import FleetSnapshot
 from ds4watch.shaping.substitute import Substitute, conversation_of, diverted_of, substitutes_of
 from ds4watch.shaping.turns import last_turns
@@ -68,6 +68,7 @@ class Degrading:
     diverted: Mapping[tuple[str, str], Substitute] = field(default_factory=dict)
     """By model and class of work: who answers in place of a model that is not good at it."""
     touches_bodies: bool = False
+    pool: str = DEFAULT_POOL
 
     def compress_ratio(self, prompt_tokens: int) -> float | None:
         """Return the share of its tokens that a prompt of so many may keep, None for all."""
@@ -112,12 +113,18 @@ class Asked(NamedTuple):
 _PLAIN = Asked()
 
 
-def degrading_of(policy: ServicePolicy, fleet: FleetSnapshot, served: Collection[str]) -> Degrading:
+def degrading_of(
+    policy: ServicePolicy,
+    fleet: FleetSnapshot,
+    served: Collection[str],
+    pool: str = DEFAULT_POOL,
+) -> Degrading:
     """Return `policy` made ready. `served`: models that can be had; a substitute is one of them."""
     limits = policy.limits
     substitutes = substitutes_of(limits.substitutions, fleet, served=served)
     diverted = diverted_of(policy.diversions, fleet, served=served)
     return Degrading(
+        pool=pool,
         level=policy.level,
         limits=limits,
         substitutes=substitutes,

@@ -44,11 +44,13 @@ export function showLevel(status) {
   setText("level", name);
   showPips(level, Math.max(1, (policy?.ladder?.length || 5) - 1, level));
   setText("level-why", (policy?.reason || (policy ? "Nothing asks for less." : "")) + keptBy(level, status));
-  const told = effects(policy?.limits ?? {}, status.fleet);
+  const raised = (policy?.pools ?? []).filter((it) => it.level > 0);
+  const told = effects(policy?.limits ?? {}, status.fleet)
+    .concat(raised.map((it) => `${it.pool}: level ${it.level}, ${it.level_name}`));
   redraw(byId("level-effects"), told.join("|"), () => told.map((text) => make("li", "tag", text)));
   setText("level-since", level > 0 && isNumber(policy.since) ? `for ${span(status.at - policy.since)}` : "");
   showDry(status.steering);
-  setClass("level-tile", `tile wide ${policy ? (level === 0 ? "good" : "warn") : ""}`);
+  setClass("level-tile", `tile wide ${policy ? (level === 0 && !raised.length ? "good" : "warn") : ""}`);
 }
 
 // What is only told: all of a policy in dry run; in the first days, what changes how many workers run.

@@ -12,7 +12,7 @@ import pytest
 from ds4watch.actions.runner import Runner
 from ds4watch.actions.set_level import SetLevel
 from ds4watch.model.action import ActionKind, ActionPlan, ActionStatus, Outcome
-from ds4watch.model.service_policy import Limits, ServicePolicy
+from ds4watch.model.service_policy import Limits, PoolLevel, ServicePolicy
 from ds4watch.telemetry.metrics import Telemetry
 from tests.edge.clock import SystemClock
 
@@ -77,16 +77,16 @@ def runner_of(log: Log, board: Board) -> Runner:
     return Runner(log, {ActionKind.SET_LEVEL: handler}, metrics=metrics, clock=SystemClock())
 
 
-async def carried_out(log: Log, board: Board) -> Outcome:
+async def carried_out(log: Log, board: Board, *, pool: str = "default") -> Outcome:
     runner = runner_of(log, board)
     runner.submit(list(log.plans))
-    assert runner.in_flight("default")
+    assert runner.in_flight(pool)
     task = asyncio.create_task(runner.run())
     async with asyncio.timeout(5):
         await log.empty.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert not runner.in_flight("default")
+    assert not runner.in_flight(pool)
     return log.outcomes[-1]
 
 
@@ -158,3 +158,18 @@ async def test_what_a_dead_daemon_left_is_looked_at_and_never_done_blindly(
     await runner_of(log, board).recover([PLAN])
     assert [outcome.status for outcome in log.outcomes] == [status]
     assert board.current.version == version
+
+
+async def test_the_level_of_a_pool_changes_that_pool_and_nothing_else() -> None:
+    pools = (PoolLevel("chat", ("big",)), PoolLevel("code", ("coder",)))
+    board = Board(obeys=True, policy=ServicePolicy(version=7, level=2, pools=pools))
+    plan = replace(PLAN, id="set_level:chat:8", target="chat", pool="chat")
+    log = Log(plan)
+    outcome = await carried_out(log, board, pool="chat")
+    assert outcome.status is ActionStatus.APPLIED
+    assert outcome.after == {"level": 1}
+    assert board.current.levels == {"default": 2, "chat": 1, "code": 0}
+    assert (board.current.version, board.current.pools[0].action) == (8, plan.id)
+    handler = SetLevel(board, SystemClock(), lease_seconds=600.0)
+    assert handler.is_in_force(plan)
+    assert not handler.is_in_force(replace(plan, id="set_level:chat:9"))

@@ -110,7 +110,7 @@ def test_an_undo_restores_and_is_done_once() -> None:
 
 def test_an_alert_is_explained_binding_by_binding_guard_by_guard() -> None:
     world = standing(holds=(HOLD,))
-    (found,) = explain(policy(), [alert("Slow")], world, CALM, {"alertname": "Slow"})
+    (found,) = explain(policy(), [alert("Slow")], world, {}, {"alertname": "Slow"})
     (asks,) = found["asks"]
     assert asks["asks_for"] == "again (restart_worker) on w0"
     assert asks["then"] == "nothing: hold: bob holds default: hands off"
@@ -120,18 +120,18 @@ def test_an_alert_is_explained_binding_by_binding_guard_by_guard() -> None:
 
 def test_an_alert_that_is_not_there_is_supposed_to_fire() -> None:
     labels = {"alertname": "Slow", "worker": "w1"}
-    (found,) = explain(policy(), [], standing(), CALM, labels)
+    (found,) = explain(policy(), [], standing(), {}, labels)
     assert found["supposed"]
     assert found["asks"][0]["then"] == "done"
     pending = alert("Slow", phase=alert("Slow").phase.PENDING)
-    (found,) = explain(policy(), [pending], standing(), CALM, {"alertname": "Slow"})
+    (found,) = explain(policy(), [pending], standing(), {}, {"alertname": "Slow"})
     assert found["asks"][0]["then"].startswith("nothing: firing: it is pending")
 
 
 def test_a_level_is_explained_with_the_ladder() -> None:
     text = POLICY.replace("bindings:", "bindings:\n  - {match: {alertname: Queue}, level: 2}")
     ladder = Ladder(LadderState("default", level=1, since=NOW - 5), in_flight=True)
-    (found,) = explain(policy(text), [], standing(), ladder, {"alertname": "Queue"})
+    (found,) = explain(policy(text), [], standing(), {"default": ladder}, {"alertname": "Queue"})
     told = {guard["guard"]: guard["told"] for guard in found["asks"][0]["guards"]}
     assert told["step"] == "from level 1 to 2"
     assert told["settling"] == "level 1 has 10 s to take effect, 5 are over"

@@ -106,7 +106,7 @@ def test_a_substitution_is_written_short_or_in_full() -> None:
         (
             POOL + "  other:\n    ladder: [{name: short}]\n",
             7,
-            "only the pool 'default' has a ladder",
+            "pool 'other' has a ladder and names no profile",
         ),
         (
             POOL + "bindings:\n  - {match: {alertname: A}}\n",

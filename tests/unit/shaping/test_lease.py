@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ds4watch.model.service_policy import Limits, ServicePolicy
+from ds4watch.model.service_policy import Limits, PoolLevel, ServicePolicy
 from ds4watch.shaping.lease import lapsed
 
 LADDER = (Limits(), Limits(max_tokens_cap=64), Limits(max_tokens_cap=16))
@@ -41,3 +41,12 @@ def test_a_policy_at_level_zero_or_without_a_lease_stays() -> None:
 def test_a_ladder_with_missing_rungs_falls_to_no_limits() -> None:
     after = lapsed(replace(POLICY, ladder=()), 100)
     assert (after.level, after.limits) == (1, Limits())
+
+
+def test_the_level_of_each_pool_is_taken_back_by_itself() -> None:
+    own = PoolLevel("chat", ("big",), 1, "brief", LADDER[1], LADDER[:2])
+    after = lapsed(replace(POLICY, level=0, pools=(own,)), 100)
+    assert after.levels == {"default": 0, "chat": 0}
+    assert after.pools[0].limits == Limits()
+    after = lapsed(replace(POLICY, pools=(own,)), 100)
+    assert after.levels == {"default": 1, "chat": 0}
