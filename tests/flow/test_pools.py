@@ -9,7 +9,7 @@ groups:
   - name: flow
     rules:
       - alert: Busy
-        expr: sum by (profile) (ds4_running_requests) > 0
+        expr: sum by (profile) (ds4_running_requests) > 1
         for: 1s
         labels: {severity: warning}
         annotations: {ds4_on_no_data: hold}
@@ -58,7 +58,7 @@ def test_the_load_of_one_pool_degrades_its_requests_only_and_the_level_comes_dow
         assert levels(daemon) == {"default": 0, "full": 0}
         assert told(daemon, "sim-full") == told(daemon, "sim-quantized") == ""
 
-        stream = Stream(daemon, max_tokens=1500)
+        streams = [Stream(daemon, max_tokens=1500) for _ in range(2)]
         until(lambda: levels(daemon)["full"] == 2, "the second level of the pool")
         assert told(daemon, "sim-full") == "level=2;max_tokens=16"
         assert told(daemon, "sim-quantized") == ""
@@ -67,7 +67,8 @@ def test_the_load_of_one_pool_degrades_its_requests_only_and_the_level_comes_dow
         assert daemon.metric('ds4_degradation_level{pool="default"}') == 0
         assert "level 2 (briefest) of full" in cli(daemon, "status")
 
-        stream.join(60)
+        for stream in streams:
+            stream.join(60)
         until(lambda: levels(daemon) == {"default": 0, "full": 0}, "normal service again")
         assert told(daemon, "sim-full") == ""
         changes = daemon.rows("SELECT target, status FROM actions WHERE kind = 'set_level'")
