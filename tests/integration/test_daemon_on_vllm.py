@@ -127,7 +127,7 @@ def test_it_told_what_it_waited_for_and_took_nothing_for_ready_without_an_answer
 def test_every_token_of_every_answer_is_counted_once(daemon: Daemon) -> None:
     before, booked = quiet(daemon), daemon.booked()
     told = [usage_of(complete(daemon, f"{PREFIX}{number}")) for number in range(8)]
-    streamed = {"stream": True, "stream_options": {"include_usage": True}}
+    streamed: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
     told += [usage_of(complete(daemon, f"{PREFIX}{number}", **streamed)) for number in range(4)]
     assert summed(told)["ds4_cached_tokens_total"] > 0, "the oracle itself sees no cache hits"
 
@@ -342,7 +342,7 @@ def test_money_and_tokens_of_each_key_are_what_workers_cost_and_count(daemon: Da
 def test_parts_keys_and_causes_each_sum_to_exactly_what_was_paid(daemon: Daemon) -> None:
     def wasted() -> bool:
         parts = money.cost(daemon, "by", "part", "--days", "2")["nanos"]
-        return {"prefill", "decode", "retries", "idle", "starting"} <= parts.keys()
+        return {"prefill", "decode", "retries", "idle", "starting"} <= set(parts)
 
     until(wasted, "every part of what was done", seconds=60)
     # Ticks go on: what is told has to be between what was paid before and after.

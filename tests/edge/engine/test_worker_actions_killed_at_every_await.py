@@ -221,7 +221,8 @@ async def _carry(commands: CommandRun, asked: asyncio.Event) -> asyncio.Task[Non
 async def _tick(
     world: World, state: StateStore, steering: Steering, runner: Runner, log: Log
 ) -> None:
-    steered = await steering.step(world.alerts(), Ladder(LadderState("default")), 0, world.at)
+    ladders = {"default": Ladder(LadderState("default"))}
+    steered = await steering.step(world.alerts(), ladders, 0, world.at)
     committed = await state.commit_tick(
         TickCommit(
             at=world.at,
