@@ -220,13 +220,17 @@ async def test_a_process_that_a_dead_daemon_told_to_end_is_awaited_and_counts_as
     assert await later.supervisor.started_at(spec()) is None  # the start to come is the restart
     await later.supervisor.start([spec()], before)
     assert (later.view.phase, later.view.pid) == (WorkerPhase.STOPPING, old)
-    os.kill(old, signal.SIGCONT)
-    await later.until(WorkerPhase.READY)
-    assert later.view.pid != old
-    told = [WorkerPhase.ABSENT, WorkerPhase.STARTING, WorkerPhase.LOADING, WorkerPhase.WARMING]
-    assert later.journal.story == [*told, WorkerPhase.READY]
-    assert await later.supervisor.started_at(spec()) is not None
-    assert await later.supervisor.stop()
+    try:
+        os.kill(old, signal.SIGCONT)
+        await later.until(WorkerPhase.READY)
+        assert later.view.pid != old
+        # a quick start is over before anybody sees it load
+        story = [it for it in later.journal.story if it is not WorkerPhase.LOADING]
+        started = [WorkerPhase.STARTING, WorkerPhase.WARMING, WorkerPhase.READY]
+        assert story == [WorkerPhase.ABSENT, *started]
+        assert await later.supervisor.started_at(spec()) is not None
+    finally:
+        assert await later.supervisor.stop()
 
 
 async def test_an_engine_that_hangs_with_work_in_it_is_found_by_its_lack_of_progress(
