@@ -98,6 +98,7 @@ class Daemon:
         drained = await self.keeper.stop()
         log.info("stopping: ending the workers")
         stopped = await self.supervisor.stop()
+        await self._keep_hours()
         await self.note("stopped everything")
         log.info("stopped")
         return drained and stopped
@@ -109,8 +110,15 @@ class Daemon:
     async def leave(self) -> None:
         """End the daemon alone; workers and gateways go on for the next one to adopt."""
         await self.supervisor.leave()
+        await self._keep_hours()
         await self.note("the daemon left; workers and gateway go on")
         log.info("left: workers and gateway go on")
+
+    async def _keep_hours(self) -> None:
+        """Keep the sums of hours as of the last tick, for the next daemon; ticks do so at times."""
+        if self.place.standing.leads:
+            with contextlib.suppress(StoreError):
+                await self.state.keep_carry(self.engine.known.cost.as_json())
 
     async def note(self, summary: str) -> None:
         """Write into the audit what the daemon does with itself."""

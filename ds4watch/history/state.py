@@ -252,6 +252,10 @@ class StateStore:
         """Keep a JSON value under a name of its own."""
         await self._database.write(meta_rows.set_meta, name, value)
 
+    async def keep_carry(self, carry: Mapping[str, Any]) -> None:
+        """Keep what cost accounting takes over to the next daemon, beside any tick."""
+        await self._database.write(meta_rows.set_meta, meta_rows.CARRY, dict(carry))
+
     async def kept_values(self) -> dict[str, Any]:
         """Return every value that is kept by name."""
         return await self._database.read(meta_rows.all_meta)

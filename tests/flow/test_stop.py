@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Iterator
 
@@ -33,6 +34,19 @@ def open_streams(daemon: Daemon) -> list[Stream]:
     return [Stream(daemon, max_tokens=TOKENS) for _ in range(4)]
 
 
+def serve_one(daemon: Daemon) -> None:
+    """Let a request be served and booked."""
+    known = daemon.booked()
+    assert daemon.complete(max_tokens=2).status == 200
+    until(lambda: daemon.booked() == known + 1, "the request in the books")
+
+
+def kept_requests(daemon: Daemon) -> int:
+    """Return the requests in the hours that the next daemon compares with."""
+    ((kept,),) = daemon.rows("SELECT value FROM meta WHERE name = 'carry'")
+    return sum(hour[6] for hour in json.loads(kept)["cost_hours"].values())
+
+
 def assert_they_end_whole(streams: list[Stream]) -> None:
     for stream in streams:
         stream.join(30)
@@ -41,12 +55,14 @@ def assert_they_end_whole(streams: list[Stream]) -> None:
 
 
 def test_ctrl_c_lets_open_streams_end_and_leaves_nothing(daemon: Daemon, ports: list[int]) -> None:
+    serve_one(daemon)
     streams = open_streams(daemon)
     daemon.signal(signal.SIGINT)
     assert daemon.wait() == 0
     assert_they_end_whole(streams)
     daemon.assert_nothing_is_left(ports)
     daemon.assert_history_is_flushed()
+    assert kept_requests(daemon) == 1
     assert "Traceback" not in daemon.log_text()
 
 
