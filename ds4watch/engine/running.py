@@ -116,9 +116,12 @@ class Daemon:
 
     async def _keep_hours(self) -> None:
         """Keep the sums of hours as of the last tick, for the next daemon; ticks do so at times."""
-        if self.place.standing.leads:
-            with contextlib.suppress(StoreError):
-                await self.state.keep_carry(self.engine.known.cost.as_json())
+        if not self.place.standing.leads:
+            return
+        try:
+            await self.state.keep_carry(self.engine.known.cost.as_json())
+        except StoreError as error:
+            log.warning("the last minute of this hour's sums is not kept: %s", error)
 
     async def note(self, summary: str) -> None:
         """Write into the audit what the daemon does with itself."""
