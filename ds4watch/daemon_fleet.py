@@ -84,7 +84,7 @@ def new_supervisor(
         quarantine_window_seconds=fleet.quarantine_window_seconds,
         stall_floor_seconds=stall_floor_seconds(scrape.interval_seconds, scrape.timeout_seconds),
     )
-    return kind(
+    supervisor = kind(
         backend,
         client_of,
         limits=limits,
@@ -93,6 +93,8 @@ def new_supervisor(
         start_times=start_times,
         ladders=ladders,
     )
+    supervisor.take_keys(client_of.keys)
+    return supervisor
 
 
 async def start_check(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import os
 import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -56,6 +57,7 @@ from ds4watch.fleet.open_backend import open_backend, running_pids
 from ds4watch.fleet.process import ProcessTable
 from ds4watch.fleet.supervisor import Supervisor
 from ds4watch.fleet.watched import SilentBoard, WatchedFleet
+from ds4watch.fleet.worker_keys import WorkerKeys
 from ds4watch.history.place import store_label
 from ds4watch.model.ports import Clock
 from ds4watch.model.worker import FleetSnapshot
@@ -91,7 +93,10 @@ async def assemble(
     state = stores.state
 
     client_of = await stack.enter_async_context(
-        WorkerClients(generation_timeout_seconds=settings.fleet.canary_timeout_seconds)
+        WorkerClients(
+            generation_timeout_seconds=settings.fleet.canary_timeout_seconds,
+            keys=WorkerKeys(state_dir, os.environ),
+        )
     )
     table = ProcessTable(state_dir, clock)
     fleet = last_fleet(state_dir, running_pids(state_dir, table))

@@ -26,12 +26,14 @@ from ds4watch.config.files import (
 )
 from ds4watch.config.lints.findings import Lint, Severity
 from ds4watch.config.places import resolve_state_dir
+from ds4watch.config.settings import BackendKind
 from ds4watch.config.source import SourceKind
 from ds4watch.config.store_url import without_password
 from ds4watch.engine.golden_questions import golden_questions
 from ds4watch.engine.order_check import check_order
 from ds4watch.engine.profile_check import check_profiles, gpu_facts
 from ds4watch.engine.remote_check import Report, check_offline, check_source
+from ds4watch.fleet.plan import check_keys, wanted_specs
 from ds4watch.model.errors import ConfigError, Located
 from ds4watch.policy.policyfile import load_policy
 from ds4watch.scrape.gpu_watch import GpuWatch
@@ -120,6 +122,7 @@ def _out_of_order(loaded: LoadedSettings, *, sim: bool) -> tuple[Lint, ...]:
 def _checks(loaded: LoadedSettings, *, sim: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
     wanted = tuple(worker.profile for worker in wanted_workers(loaded.settings, sim=sim))
     yield f"workers: {', '.join(wanted)}", lambda: load_profiles(loaded, wanted)
+    yield "workers' API keys", lambda: _see_to_keys(loaded, sim=sim)
     if loaded.settings.scrape.groups:
         told = ", ".join(group.name for group in loaded.settings.scrape.groups)
         yield f"scrape groups: {told}", lambda: check_groups(loaded)
@@ -138,6 +141,14 @@ def _checks(loaded: LoadedSettings, *, sim: bool) -> Iterator[tuple[str, Callabl
         yield "golden sets", lambda: golden_questions(loaded)
     policy = policy_file(loaded)
     yield f"policy: {policy}", lambda: _load_each((policy,), load_policy)
+
+
+def _see_to_keys(loaded: LoadedSettings, *, sim: bool) -> None:
+    """Look into the files; the daemon's environment is not that of whoever checks."""
+    workers, fleet = wanted_workers(loaded.settings, sim=sim), loaded.settings.fleet
+    profiles = load_profiles(loaded, tuple(worker.profile for worker in workers))
+    specs = wanted_specs(workers, profiles, fleet, loaded.base)
+    check_keys(specs, None, loaded.named, on_ray=fleet.backend is BackendKind.RAY)
 
 
 def _load_each(paths: tuple[Path, ...], load: Callable[[str, str], Any]) -> None:

@@ -69,6 +69,12 @@ def sim(
     fault: Annotated[
         list[str] | None, typer.Option(help="Fault to start with: hang, slow=4, http_500=0.1, …")
     ] = None,
+    api_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="VLLM_API_KEY", show_envvar=True, help="Key asked for under /v1, as vLLM does."
+        ),
+    ] = None,
     dev_mode: Annotated[bool, typer.Option(help="Add /sleep, /wake_up and the like.")] = False,
     seed: Annotated[int, typer.Option(help="Other seeds give other texts.")] = 1,
 ) -> None:
@@ -97,6 +103,7 @@ def sim(
         count=count,
         shutdown_timeout_seconds=shutdown_timeout,
         faults=tuple(fault or ()),
+        api_keys=tuple(api_key or ()),
     )
     code = run(settings, server, typer.echo)
     if code:

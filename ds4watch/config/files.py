@@ -38,6 +38,11 @@ class LoadedSettings:
         """The folder that relative paths in the settings start from."""
         return self.file.parent if self.file else Path()
 
+    @property
+    def named(self) -> str | None:
+        """The file's name for findings; None without one."""
+        return str(self.file) if self.file else None
+
 
 def read_text(path: Path) -> str:
     """Return a file's text. Raises ConfigError, with one finding, if there is none to be had."""

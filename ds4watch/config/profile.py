@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field, model_validator
 
+from ds4watch.config.api_key import EnvironmentName, see_to_one_source
 from ds4watch.config.section import Seconds, Section
 from ds4watch.model.worker import Ability
 
@@ -136,6 +137,15 @@ class Profile(Section):
         None,
         description="Time from start to ready until measured; a start may take thrice that.",
     )
+    api_key_file: str | None = Field(
+        None,
+        min_length=1,
+        description="File that holds nothing but the API key that a worker is started with "
+        "(`VLLM_API_KEY`) and asked with; relative to ds4watch.yml. Read as a worker starts.",
+    )
+    api_key_env: EnvironmentName | None = Field(
+        None, description="The same from a variable of the daemon's own environment."
+    )
     geometry: Geometry = Field(
         default_factory=Geometry, description="Numbers of a model that is not in a folder here."
     )
@@ -166,10 +176,22 @@ class Profile(Section):
         return self
 
     @property
+    def key_source(self) -> str:
+        """Where the API key of its workers comes from; empty if they ask for none."""
+        if self.api_key_file is not None:
+            return self.api_key_file
+        return "" if self.api_key_env is None else f"${self.api_key_env}"
+
+    @property
     def has_dev_mode(self) -> bool:
         """Whether its workers have vLLM's development endpoints."""
         is_told = self.environment.get("VLLM_SERVER_DEV_MODE", "0").strip() == "1"
         return self.sleep or is_told or "--dev-mode" in self.engine_args
+
+    @model_validator(mode="after")
+    def _key_has_one_source(self) -> Profile:
+        see_to_one_source(self.api_key_file, self.api_key_env)
+        return self
 
     @model_validator(mode="after")
     def _changes_are_of_a_price(self) -> Profile:

@@ -10,6 +10,7 @@ from ds4watch.config.admission import AdmissionSettings
 from ds4watch.config.batching import BatchingSettings
 from ds4watch.config.compression import CompressionSettings
 from ds4watch.config.cost import CostSettings
+from ds4watch.config.external import ExtraWorker
 from ds4watch.config.gateway_clients import ClientSettings
 from ds4watch.config.gateway_security import IntakeSettings, SignatureSettings
 from ds4watch.config.notify import NotifySettings
@@ -160,15 +161,6 @@ class StoreSettings(Section):
         description="Of several daemons on one PostgreSQL database one acts. It renews its lease "
         "five times in so long; another takes over once it has run out.",
     )
-
-
-class ExtraWorker(Section):
-    """A worker that somebody else runs; scraped and routed to, never started or stopped."""
-
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$", description="Name, unique.")
-    url: str = Field(pattern=r"^https?://", description="Base address, without /v1.")
-    models: tuple[str, ...] = Field((), description="Models it serves; if empty, its own name.")
-    profile: str = Field("external", description="Profile name used in labels and prices.")
 
 
 class WorkerSettings(Section):

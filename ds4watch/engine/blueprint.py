@@ -29,7 +29,7 @@ from ds4watch.engine.order_check import check_order
 from ds4watch.engine.remote_source import elsewhere_of
 from ds4watch.engine.rolling_files import FleetFiles
 from ds4watch.engine.rulebook import RuleBook
-from ds4watch.fleet.plan import check_specs, find_vllm, wanted_specs
+from ds4watch.fleet.plan import check_keys, check_specs, find_vllm, wanted_specs
 from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.model.errors import ConfigError, Located
 from ds4watch.model.ports import Clock
@@ -121,9 +121,11 @@ def read_blueprint(
         scrape = scrape_plan(loaded)
     with faults:
         profiles = load_profiles(loaded, tuple(worker.profile for worker in workers))
-        specs = wanted_specs(workers, profiles, settings.fleet)
-        if settings.fleet.backend is not BackendKind.RAY:  # whose nodes have a vLLM of their own
-            check_specs(specs, vllm_python, str(loaded.file) if loaded.file else None)
+        specs = wanted_specs(workers, profiles, settings.fleet, loaded.base)
+        on_ray = settings.fleet.backend is BackendKind.RAY
+        if not on_ray:  # whose nodes have a vLLM of their own
+            check_specs(specs, vllm_python, loaded.named)
+        check_keys(specs, os.environ, loaded.named, on_ray=on_ray)
     files: tuple[Path, ...] = ()
     with faults:
         files = rule_files(loaded)
@@ -165,7 +167,7 @@ def read_blueprint(
             workers,
             read,
             policy,
-            file=str(loaded.file) if loaded.file else None,
+            file=loaded.named,
         ),
     )
 

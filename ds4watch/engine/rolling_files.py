@@ -9,8 +9,9 @@ from pathlib import Path
 
 from ds4watch.config.files import LoadedSettings, find_settings, load_profiles, wanted_workers
 from ds4watch.config.profile import Engine, Profile
+from ds4watch.config.settings import BackendKind
 from ds4watch.fleet.command import revision
-from ds4watch.fleet.plan import check_specs, find_vllm, wanted_specs
+from ds4watch.fleet.plan import check_keys, check_specs, find_vllm, wanted_specs
 from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.fleet.rolling_plan import Slot
 from ds4watch.model.alert import fingerprint_of
@@ -39,8 +40,10 @@ class FleetFiles:
         profiles = load_profiles(loaded, tuple(worker.profile for worker in workers))
         python = find_vllm(fleet, loaded.base, os.environ)
         here = {name: self._placed(profile, python) for name, profile in profiles.items()}
-        specs = wanted_specs(workers, here, fleet)
-        check_specs(specs, python, str(path) if path else None)
+        specs = wanted_specs(workers, here, fleet, loaded.base)
+        check_specs(specs, python, loaded.named)
+        on_ray = fleet.backend is BackendKind.RAY
+        check_keys(specs, os.environ, loaded.named, on_ray=on_ray)
         return specs
 
     def slot(self, spec: WorkerSpec) -> Slot:

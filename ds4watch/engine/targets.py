@@ -23,6 +23,7 @@ class Member(NamedTuple):
     is_scraped: bool
     is_stopped: bool = False
     """On purpose, and it does not serve any more."""
+    api_key_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ def _member(worker: WorkerView, *, is_wished: bool) -> Member:
         worker.profile,
         is_scraped=bool(worker.url) and worker.phase in _SCRAPED,
         is_stopped=is_wished and worker.phase in _STOPPED,
+        api_key_file=worker.api_key_file,
     )
 
 
@@ -115,4 +117,5 @@ def _target(member: Member) -> Target:
                 "profile": member.profile,
             }
         ),
+        api_key_file=member.api_key_file,
     )

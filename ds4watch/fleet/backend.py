@@ -17,6 +17,7 @@ from ds4watch.fleet.life import Life, adopted, ending
 from ds4watch.fleet.ports import Listener, hold_free_port, listener_on
 from ds4watch.fleet.process import ProcessRecord, ProcessTable, left_of, members
 from ds4watch.fleet.recipe import Recipe, WorkerSpec, see_to_model, worker_environment
+from ds4watch.fleet.worker_keys import WorkerKeys
 from ds4watch.model.errors import EdgeReason, WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
 
@@ -47,6 +48,7 @@ class LocalBackend:
         self._table = table
         self._clock = clock
         self._recipe = Recipe(place.state_dir, place.vllm_python, has_gpu=place.has_gpu)
+        self._keys = WorkerKeys(place.state_dir, os.environ)
         self._records: dict[str, ProcessRecord] = {}
         self._listeners: dict[str, Listener] = {}
         """Who was found on a worker's port; once somebody is, nobody looks again."""
@@ -91,11 +93,12 @@ class LocalBackend:
         try:
             with hold_free_port(self._place.first_port, taken) as held:
                 command = self._recipe.command(spec, held.port)
+                added = {**command.env, **gpu_environment, **self._keys.keep(spec)}
                 self._listeners.pop(spec.id, None)
                 self._records[spec.id] = self._table.spawn(
                     f"worker/{spec.id}",
                     command.argv,
-                    env=worker_environment(os.environ, {**command.env, **gpu_environment}),
+                    env=worker_environment(os.environ, added),
                     spec=self._recipe.digest(spec),
                     port=held.port,
                     gpus=self._place.gpus.holding(spec.id).as_json(),

@@ -38,6 +38,7 @@ _ANSWER_SECONDS = 600.0
 _MAX_BODY_BYTES = 32 << 20
 """Log-probabilities of a prompt take about 100 bytes a token; 200,000 tokens fit."""
 _SHOWN_BODY_CHARACTERS = 200
+_UNAUTHORIZED = ": its API key is missing or another one (api_key_file, api_key_env)"
 _NO_NUMBER = b"Out of range float values"
 """What vLLM says of an answer with NaN in it, as JSON has none."""
 
@@ -72,6 +73,7 @@ class WorkerClient:
         generation_timeout_seconds: float = 30.0,
         max_body_bytes: int = _MAX_BODY_BYTES,
         own: OwnUse | None = None,
+        api_key: str = "",
     ) -> None:
         self._session = session
         self._own = OwnUse() if own is None else own
@@ -79,6 +81,7 @@ class WorkerClient:
         self._timeout_seconds = timeout_seconds
         self._generation_timeout_seconds = generation_timeout_seconds
         self._max_body_bytes = max_body_bytes
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else None
 
     async def health(self) -> bool:
         """Return whether /health says 200. Never raises; proves nothing about generation."""
@@ -243,6 +246,7 @@ class WorkerClient:
                 URL(self._base + path),
                 json=body,
                 params=query,
+                headers=self._headers,
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=within_seconds or self._timeout_seconds),
             ) as response:
@@ -283,7 +287,8 @@ def _parsed(content: bytes, status: int, call: str) -> Any:
     if status != 200:
         shown = content[:_SHOWN_BODY_CHARACTERS].decode(errors="replace").strip()
         retryable = status >= 500 or status == 429
-        message = f"{call}: status {status} {shown}".rstrip()
+        hint = _UNAUTHORIZED if status == 401 else ""
+        message = f"{call}: status {status} {shown}".rstrip() + hint
         if status == 400 and _NO_NUMBER in content:
             raise NoNumberError(message, reason=EdgeReason.STATUS)
         raise WorkerError(message, reason=EdgeReason.STATUS, retryable=retryable)

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ds4watch.fleet.own_use import OwnUse
+from ds4watch.fleet.worker_keys import WorkerKeys
 
 if TYPE_CHECKING:
     import aiohttp
@@ -20,8 +21,10 @@ class WorkerClients:
     aiohttp takes longer to load than the first evaluation takes: a start does not wait for it.
     """
 
-    def __init__(self, *, generation_timeout_seconds: float) -> None:
+    def __init__(self, *, generation_timeout_seconds: float, keys: WorkerKeys) -> None:
         self._generation_timeout_seconds = generation_timeout_seconds
+        self.keys = keys
+        """Which API key a worker at an address asks for."""
         self._session: aiohttp.ClientSession | None = None
         self.own_use = OwnUse()
         """What all of them used."""
@@ -47,6 +50,10 @@ class WorkerClients:
             self._session = module.open_session()
         timeout = self._generation_timeout_seconds
         client = module.WorkerClient(
-            self._session, url, generation_timeout_seconds=timeout, own=self.own_use
+            self._session,
+            url,
+            generation_timeout_seconds=timeout,
+            own=self.own_use,
+            api_key=self.keys.at(url),
         )
         return cast("WorkerClient", client)

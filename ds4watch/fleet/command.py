@@ -61,7 +61,12 @@ def revision(profile: Profile, *, python: Path, state_dir: Path, has_gpu: bool) 
     """Return a digest of what a profile's workers run; prices and the like are not in it."""
     command = worker_command(profile, port=1, python=python, state_dir=state_dir, has_gpu=has_gpu)
     labels = {"argv": repr(command.argv), "env": repr(sorted(command.env.items()))}
-    return fingerprint_of(labels_of(labels))
+    return fingerprint_of(labels_of(labels | key_label(profile)))
+
+
+def key_label(profile: Profile) -> dict[str, str]:
+    """Return what a digest has of the workers' API key: where it comes from, never the key."""
+    return {"api_key": profile.key_source} if profile.key_source else {}
 
 
 def can_sleep(profile: Profile) -> bool:

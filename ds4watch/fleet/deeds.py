@@ -8,6 +8,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ds4watch.fleet.backends import Backend
@@ -23,6 +24,7 @@ from ds4watch.fleet.start_answers import start_answers
 from ds4watch.fleet.stillness import canary_ended, canary_sent
 from ds4watch.fleet.tended import Tended
 from ds4watch.fleet.warm_up import requests, warm_up
+from ds4watch.fleet.worker_keys import WorkerKeys
 from ds4watch.model.errors import EdgeReason, NoNumberError, WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.worker import WorkerPhase
@@ -64,6 +66,7 @@ class Deeds:
     ) -> None:
         self.vetting: Vetting | None = None
         """None: nobody is judged."""
+        self.keys = WorkerKeys(Path(), {})
         self._devices: deque[tuple[UnixSeconds, float]] = deque(maxlen=_DEVICE_READINGS)
         self._ladders = ladders
         self._backend = backend
@@ -84,6 +87,7 @@ class Deeds:
         """Start a worker. Raises WorkerError."""
         worker.begins(size_of(self._backend.log_path(worker.spec)))
         worker.kernel_kills = kernel_kills()
+        worker.api_key_file = self.keys.file_of(worker.spec)
         worker.running = await self._ladders.before_start(worker.spec)
         await self._backend.start(worker.running)
 
@@ -100,7 +104,9 @@ class Deeds:
             return await self._death_of(worker)
         if todo is Deed.NOTHING:
             return Seen(alive=True)
-        client = self._client_of(self._backend.url(spec))
+        url = self._backend.url(spec)
+        self.keys.note(url, worker.api_key_file)
+        client = self._client_of(url)
         if todo is Deed.CANARY:
             return await self._ask(worker, client, limits)
         if todo is Deed.WARM_UP:

@@ -6,26 +6,38 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ds4watch.config.api_key import NoKeyError, placed
+from ds4watch.config.external import ExtraWorker
 from ds4watch.config.profile import Engine, Profile
-from ds4watch.config.settings import ExtraWorker, FleetSettings, WorkerSettings
+from ds4watch.config.settings import FleetSettings, WorkerSettings
 from ds4watch.fleet.recipe import WorkerSpec
+from ds4watch.fleet.worker_keys import key_of
 from ds4watch.model.errors import ConfigError, Located
+
+_KEY_MEND = "give the daemon the key there, or leave the setting out if no key is asked for"
 
 
 def wanted_specs(
-    workers: Sequence[WorkerSettings], profiles: Mapping[str, Profile], fleet: FleetSettings
+    workers: Sequence[WorkerSettings],
+    profiles: Mapping[str, Profile],
+    fleet: FleetSettings,
+    base: Path,
 ) -> tuple[WorkerSpec, ...]:
-    """Return a spec for each worker: `<profile>-<number>`, and those that others run."""
+    """Return a spec for each worker: `<profile>-<number>`, and those that others run.
+
+    base: the folder of the settings, which names of files start from.
+    """
+    here = {name: _with_key_placed(profile, base) for name, profile in profiles.items()}
     own = [
         WorkerSpec(
             f"{wanted.profile}-{number}",
-            profiles[wanted.profile],
+            here[wanted.profile],
             is_spare=number >= wanted.count - wanted.spare,
         )
         for wanted in workers
         for number in range(wanted.count)
     ]
-    return (*own, *(_external(worker) for worker in fleet.external))
+    return (*own, *(_external(worker, base) for worker in fleet.external))
 
 
 def find_vllm(fleet: FleetSettings, base: Path, environ: Mapping[str, str]) -> Path:
@@ -68,6 +80,35 @@ def check_specs(specs: Sequence[WorkerSpec], vllm_python: Path, file: str | None
         raise ConfigError(*findings)
 
 
+def check_keys(
+    specs: Sequence[WorkerSpec],
+    environ: Mapping[str, str] | None,
+    file: str | None,
+    *,
+    on_ray: bool,
+) -> None:
+    """Refuse API keys that cannot be had. Raises ConfigError with one finding for each.
+
+    environ: None if it is not the daemon's; then variables are not looked for.
+    """
+    findings = []
+    for spec in {it.id if it.url else it.profile.name: it for it in specs}.values():
+        profile, is_ours = spec.profile, spec.url is None
+        name = "api_key_env" if profile.api_key_file is None else "api_key_file"
+        where = f"{profile.name}.yml" if is_ours else file
+        field = name if is_ours else f"fleet.external.{spec.id}.{name}"
+        if profile.key_source and is_ours and on_ray:
+            message = "a key given to a worker on Ray can be read in Ray's dashboard"
+            findings.append(Located(message, where, field=field, mend="leave it out"))
+        elif profile.api_key_file is not None or (profile.key_source and environ is not None):
+            try:
+                key_of(profile, environ or {})
+            except NoKeyError as error:
+                findings.append(Located(str(error), where, field=field, mend=_KEY_MEND))
+    if findings:
+        raise ConfigError(*findings)
+
+
 def _is_vllm(spec: WorkerSpec) -> bool:
     return spec.profile.engine is Engine.VLLM
 
@@ -76,7 +117,20 @@ def _is_missing_folder(model: str) -> bool:
     return model.startswith("/") and not Path(model).exists()
 
 
-def _external(worker: ExtraWorker) -> WorkerSpec:
-    names = worker.models or (worker.name,)
-    profile = Profile(name=worker.profile, engine=Engine.VLLM, served_names=names, model="external")
-    return WorkerSpec(worker.name, profile, url=worker.url)
+def _external(worker: ExtraWorker, base: Path) -> WorkerSpec:
+    profile = Profile(
+        name=worker.profile,
+        engine=Engine.VLLM,
+        served_names=worker.models or (worker.name,),
+        model="external",
+        api_key_file=worker.api_key_file,
+        api_key_env=worker.api_key_env,
+    )
+    return WorkerSpec(worker.name, _with_key_placed(profile, base), url=worker.url)
+
+
+def _with_key_placed(profile: Profile, base: Path) -> Profile:
+    """Return the profile with the whole path of its workers' API key."""
+    if profile.api_key_file is None:
+        return profile
+    return profile.model_copy(update={"api_key_file": placed(profile.api_key_file, base)})

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ds4watch.config.profile import Engine, Profile
 from ds4watch.config.shipped import shipped
-from ds4watch.fleet.command import Command, maker_command, model_path, worker_command
+from ds4watch.fleet.command import Command, key_label, maker_command, model_path, worker_command
 from ds4watch.model.alert import fingerprint_of
 from ds4watch.model.errors import EdgeReason, WorkerError
 from ds4watch.model.series import labels_of
@@ -62,9 +62,8 @@ class Recipe:
         """Return what tells whether a running worker is still what is wanted."""
         command = self.command(spec, 1)
         engine = Engine(spec.profile.engine).value
-        return fingerprint_of(
-            labels_of({"engine": engine, "argv": repr(command.argv), "env": repr(command.env)})
-        )
+        labels = {"engine": engine, "argv": repr(command.argv), "env": repr(command.env)}
+        return fingerprint_of(labels_of(labels | key_label(spec.profile)))
 
     def preparing(self, spec: WorkerSpec) -> str:
         """Return what has to be made before the worker can start; empty if nothing."""

@@ -30,6 +30,7 @@ from ds4watch.fleet.start_times import StartTimes
 from ds4watch.fleet.stillness import still_seconds
 from ds4watch.fleet.tended import Stay, Tended, has_left, limits_for, resumed
 from ds4watch.fleet.wish import By, Wanted, Wish, merged, taken
+from ds4watch.fleet.worker_keys import WorkerKeys
 from ds4watch.model.errors import WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerPhase, WorkerView
@@ -145,6 +146,10 @@ class Supervisor:
     def vet_by(self, vetting: Vetting) -> None:
         """Have every worker that comes up judged before it is ready."""
         self._deeds.vetting = vetting
+
+    def take_keys(self, keys: WorkerKeys) -> None:
+        """Take the API keys of workers from there; before the start."""
+        self._deeds.keys = keys
 
     def views(self) -> tuple[WorkerView, ...]:
         """Return every worker as it stands, in a stable order."""
@@ -278,6 +283,7 @@ class Supervisor:
         now = self._clock.now()
         worker = self._workers[spec.id] = Tended(spec, life, now)
         worker.running = self.ladders.lowered(spec)
+        worker.api_key_file = self._deeds.keys.join(spec)
         worker.had_served = life.phase is WorkerPhase.READY
         worker.kernel_kills = kernel_kills()
         worker.life = wished(life, self.wanted(spec.id), self.limits_of(spec.id), now)

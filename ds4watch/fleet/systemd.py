@@ -24,6 +24,7 @@ from ds4watch.fleet.shutdown import grace_seconds
 from ds4watch.fleet.systemd_bus import Manager, UnitState
 from ds4watch.fleet.systemd_unit import UnitPlan, properties_of, write_secrets
 from ds4watch.fleet.unit_record import UnitRecord, UnitRecords
+from ds4watch.fleet.worker_keys import WorkerKeys
 from ds4watch.model.errors import EdgeReason, WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
 
@@ -53,6 +54,7 @@ class SystemdBackend:
         self._manager = manager
         self._clock = clock
         self._recipe = Recipe(place.state_dir, place.vllm_python, has_gpu=place.has_gpu)
+        self._keys = WorkerKeys(place.state_dir, os.environ)
         self._records = UnitRecords(place.state_dir)
         self._running: dict[str, _Running] = {}
         self._promised: dict[str, int] = {}
@@ -216,7 +218,7 @@ class SystemdBackend:
 
     def _plan(self, spec: WorkerSpec, port: int, gpu_environment: Mapping[str, str]) -> UnitPlan:
         command = self._recipe.command(spec, port)
-        own = {**command.env, **gpu_environment}
+        own = {**command.env, **gpu_environment, **self._keys.keep(spec)}
         needs_user = is_system(self._settings) and os.geteuid() != 0
         return UnitPlan(
             description=f"ds4watch worker {spec.id}",

@@ -49,6 +49,8 @@ class Tended:
         self.running = spec
         """Its spec as it was started, with what a memory ladder lowered."""
         self.may_sleep = may_sleep(spec)
+        self.api_key_file: str | None = None
+        """What holds the key that it asks for."""
         self.next_spec: WorkerSpec | None = None
         """What it is to run from its next start on."""
         self.life = life
@@ -142,6 +144,7 @@ class Tended:
             is_for_long=self.running.profile.work is WorkClass.LONG,
             max_model_len=self.running.profile.max_model_len,
             abilities=self.running.profile.abilities,
+            api_key_file=self.api_key_file,
         )
 
     def facts(self, *, is_taken: bool) -> Facts:

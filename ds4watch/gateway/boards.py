@@ -51,6 +51,7 @@ def _is_sound(board: Board) -> bool:
             worker.max_model_len is None or _is_whole(worker.max_model_len)
             for worker in board.fleet.workers
         )
+        and all(_are_texts(it.api_key_file or "") for it in board.fleet.workers)
         and all(
             worker.load.kv_usage_ratio is None
             or isinstance(worker.load.kv_usage_ratio, int | float)

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any, Protocol
 
-from ds4watch.gateway.asking import posted
-from ds4watch.gateway.http.pool import Pool
+from ds4watch.gateway.asking import Asking
 from ds4watch.model.errors import Ds4watchError
 from ds4watch.model.worker import WorkerView
 from ds4watch.routing.lengths import Length, Lengths, tokenize_body
@@ -86,9 +85,9 @@ class LengthTeller:
 class TokenizeEndpoint:
     """vLLM's POST /tokenize."""
 
-    def __init__(self, pool: Pool, seconds: float) -> None:
+    def __init__(self, asking: Asking, seconds: float) -> None:
         """Wait so many seconds at most."""
-        self._pool = pool
+        self._asking = asking
         self._seconds = seconds
 
     async def count(self, worker: WorkerView, asked: Mapping[str, Any]) -> int | None:
@@ -96,8 +95,8 @@ class TokenizeEndpoint:
         try:
             async with asyncio.timeout(self._seconds):
                 body = json.dumps(asked).encode()
-                answer = await posted(
-                    self._pool, worker, b"/tokenize", body, max_bytes=_MAX_ANSWER_BYTES
+                answer = await self._asking.posted(
+                    worker, b"/tokenize", body, max_bytes=_MAX_ANSWER_BYTES
                 )
                 told = json.loads(answer or "null")
         except (Ds4watchError, TimeoutError, OSError, ValueError):

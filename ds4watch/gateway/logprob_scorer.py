@@ -8,8 +8,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from ds4watch.gateway.asking import posted
-from ds4watch.gateway.http.pool import Pool
+from ds4watch.gateway.asking import Asking
 from ds4watch.gateway.state import GatewayState
 from ds4watch.model.errors import Ds4watchError
 from ds4watch.routing.choice import Ask, NoRoute
@@ -25,10 +24,10 @@ Post = Callable[[Mapping[str, Any]], Awaitable[bytes | None]]
 class WorkerPost:
     """Sends bodies to a ready worker of the scorer's model."""
 
-    def __init__(self, model: str, state: GatewayState, pool: Pool) -> None:
+    def __init__(self, model: str, state: GatewayState, asking: Asking) -> None:
         self._model = model
         self._state = state
-        self._pool = pool
+        self._asking = asking
         self._is_failing = False
 
     async def __call__(self, body: Mapping[str, Any]) -> bytes | None:
@@ -42,8 +41,8 @@ class WorkerPost:
         try:
             self._state.inflight.begin_attempt(worker.id)
             try:
-                answer = await posted(
-                    self._pool, worker, b"/v1/completions", data, max_bytes=_MAX_ANSWER_BYTES
+                answer = await self._asking.posted(
+                    worker, b"/v1/completions", data, max_bytes=_MAX_ANSWER_BYTES
                 )
             finally:
                 self._state.inflight.end_attempt(worker.id)

@@ -14,6 +14,7 @@ from ds4watch.gateway.http.pool import Pool, origin_of
 from ds4watch.gateway.http.upstream import WorkerConnection
 from ds4watch.gateway.output_rules import OutputRules
 from ds4watch.gateway.replies import RefusedError, Reply
+from ds4watch.gateway.worker_keys import WorkerKeys
 from ds4watch.model.errors import EdgeReason, UpstreamError
 from ds4watch.model.ports import Clock
 from ds4watch.model.usage import RequestOutcome, RetryReason, Usage
@@ -33,6 +34,7 @@ _REASONS = {
     RetryReason.STATUS_5XX: EdgeReason.STATUS,
     RetryReason.BUSY: EdgeReason.FULL,
     RetryReason.BROKEN: EdgeReason.BODY,
+    RetryReason.UNAUTHORIZED: EdgeReason.STATUS,
 }
 
 
@@ -48,9 +50,16 @@ class Relay:
     """The way to the workers and back."""
 
     def __init__(
-        self, pool: Pool, clock: Clock, *, rules: OutputRules, scores: AnswerScores
+        self,
+        pool: Pool,
+        clock: Clock,
+        *,
+        rules: OutputRules,
+        scores: AnswerScores,
+        keys: WorkerKeys,
     ) -> None:
         self._pool = pool
+        self._keys = keys
         self._rules = rules
         self._scores = scores
         self._clock = clock
@@ -74,8 +83,9 @@ class Relay:
             self._refuse_unfiltered(call)
         try:
             origin = origin_of(worker.url)
-            head = b"POST %b%b HTTP/1.1\r\n%b%bContent-Length: %d\r\n\r\n" % (
-                origin.prefix, request.head.target, origin.host_line, headers, len(payload),
+            key = b"" if worker.api_key_file is None else self._keys.line(worker)
+            head = b"POST %b%b HTTP/1.1\r\n%b%b%bContent-Length: %d\r\n\r\n" % (
+                origin.prefix, request.head.target, origin.host_line, key, headers, len(payload),
             )  # fmt: skip
             answer = await self._pool.ask(origin, head, payload)
             try:

@@ -17,6 +17,7 @@ from ds4watch.config.compression import CompressionSettings
 from ds4watch.config.settings import GatewaySettings
 from ds4watch.gateway.admission import Admission
 from ds4watch.gateway.answer_scores import AnswerScores
+from ds4watch.gateway.asking import Asking
 from ds4watch.gateway.boards import read_board
 from ds4watch.gateway.compressing import PromptCompressor
 from ds4watch.gateway.control import ControlClient
@@ -37,6 +38,7 @@ from ds4watch.gateway.spool import Spool
 from ds4watch.gateway.state import GatewayState
 from ds4watch.gateway.trust import tls_context
 from ds4watch.gateway.waiting import WaitingRoom
+from ds4watch.gateway.worker_keys import WorkerKeys
 from ds4watch.model.ports import Clock
 from ds4watch.model.worker import WorkerView
 from ds4watch.routing.choice import Ask, RouteDecision
@@ -95,16 +97,18 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
         )
         stack.callback(pool.close)
         window = _window(settings.batching, clock)
-        compressor = _compressor(settings.compression, state, pool)
+        keys = WorkerKeys(clock)
+        asking = Asking(pool, keys)
+        compressor = _compressor(settings.compression, state, asking)
         stack.push_async_callback(compressor.close)
         lengths = Lengths(settings.routing)
         admission = Admission(settings, state, clock, compressor, lengths)
         forwarder = Forwarder(
             state,
-            Relay(pool, clock, rules=rules, scores=scores),
+            Relay(pool, clock, rules=rules, scores=scores, keys=keys),
             window,
             settings=settings,
-            lengths=_length_teller(lengths, settings, state, pool),
+            lengths=_length_teller(lengths, settings, state, asking),
             clock=clock,
         )
         handlers = Handlers(
@@ -138,11 +142,13 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
         yield Serving(port=port, state=state, windows=window.counts)
 
 
-def _compressor(settings: CompressionSettings, state: GatewayState, pool: Pool) -> PromptCompressor:
+def _compressor(
+    settings: CompressionSettings, state: GatewayState, asking: Asking
+) -> PromptCompressor:
     model = settings.scorer_model
     if model is None:
         return PromptCompressor(settings)
-    return PromptCompressor(settings, LogprobScorer(model, WorkerPost(model, state, pool)))
+    return PromptCompressor(settings, LogprobScorer(model, WorkerPost(model, state, asking)))
 
 
 def _window(settings: BatchingSettings, clock: Clock) -> PrefixWindow:
@@ -176,13 +182,13 @@ def is_loopback(host: str) -> bool:
 
 
 def _length_teller(
-    lengths: Lengths, settings: GatewaySettings, state: GatewayState, pool: Pool
+    lengths: Lengths, settings: GatewaySettings, state: GatewayState, asking: Asking
 ) -> LengthTeller:
     def worker_for(model: str) -> WorkerView | None:
         route = state.chooser.choose(Ask(model))
         return route.worker if isinstance(route, RouteDecision) else None
 
-    endpoint = TokenizeEndpoint(pool, settings.routing.tokenize_seconds)
+    endpoint = TokenizeEndpoint(asking, settings.routing.tokenize_seconds)
     return LengthTeller(lengths, endpoint, worker_for)
 
 

@@ -26,6 +26,8 @@ class Target:
     url: str
     labels: Labels = ()
     group: str = FLEET_GROUP
+    api_key_file: str | None = None
+    """What holds the bearer token that it asks for, where its group has no credentials."""
 
     @property
     def is_scraped(self) -> bool:

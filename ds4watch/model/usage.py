@@ -28,6 +28,8 @@ class RetryReason(StrEnum):
     STATUS_5XX = "status_5xx"
     BUSY = "busy"
     BROKEN = "broken"
+    UNAUTHORIZED = "unauthorized"
+    """The worker takes our API key for none of its own."""
 
 
 PROMPT_WEIGHT: Final = 2

@@ -14,7 +14,7 @@ _EDGES: Final = tuple(_K << power for power in range(8))
 BANDS: Final = (*(f"{edge // _K}k" for edge in _EDGES), "over", "unknown")
 """Of prompts, cached tokens included: each up to so many thousands (of 1,024), `128k` the last."""
 UNKNOWN_BAND: Final = BANDS[-1]
-_UNTOUCHED: Final = (RetryReason.CONNECT, RetryReason.BUSY)
+_UNTOUCHED: Final = (RetryReason.CONNECT, RetryReason.BUSY, RetryReason.UNAUTHORIZED)
 """Whoever gave a request up for such a reason had not begun with it."""
 _WHOLE: Final = (RequestOutcome.OK, RequestOutcome.CLIENT_ERROR)
 

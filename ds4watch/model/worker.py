@@ -87,6 +87,8 @@ class WorkerView:
     max_model_len: int | None = None
     """Tokens of prompt and answer that it has room for; None is not known."""
     abilities: tuple[Ability, ...] = ()
+    api_key_file: str | None = None
+    """What holds the API key that it asks for; None: it asks for none."""
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON-ready dict; `from_json` is its inverse."""
@@ -110,6 +112,7 @@ class WorkerView:
             "is_for_long": self.is_for_long,
             "max_model_len": self.max_model_len,
             "abilities": [ability.value for ability in self.abilities],
+            "api_key_file": self.api_key_file,
         }
 
     @classmethod
@@ -131,6 +134,7 @@ class WorkerView:
             is_for_long=bool(data.get("is_for_long", False)),
             max_model_len=data.get("max_model_len"),
             abilities=tuple(map(Ability, data.get("abilities", ()))),
+            api_key_file=data.get("api_key_file"),
         )
 
 

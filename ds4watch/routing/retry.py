@@ -25,6 +25,9 @@ class GiveUp(StrEnum):
     DEADLINE = "deadline"
 
 
+_UNAUTHORIZED = 401
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """Try another worker; the reason is the metric's label."""
@@ -118,10 +121,13 @@ def costs_budget(failure: Failure, *, attempt: int) -> bool:
 
 
 def failure_of_status(status: int) -> Failure | None:
-    """Return the failure that a worker's status stands for; None below 500.
+    """Return the failure that a worker's status stands for; None if it is the client's, or none.
 
-    503 is what vLLM answers when its admission is full: the worker is busy, not broken.
+    503 is what vLLM answers when its admission is full: the worker is busy, not broken. 401 is
+    about the key that we show: the client's own is not passed on.
     """
+    if status == _UNAUTHORIZED:
+        return Failure(RetryReason.UNAUTHORIZED, status)
     if status < 500:
         return None
     return Failure(RetryReason.BUSY if status == 503 else RetryReason.STATUS_5XX, status)

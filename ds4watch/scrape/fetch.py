@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from ds4watch.scrape.address import Address, address_of
 from ds4watch.scrape.connection import Answer, Connection, StaleConnectionError
+from ds4watch.scrape.credentials import Authorization
 from ds4watch.scrape.failures import cannot_connect, timed_out
 from ds4watch.scrape.group_state import Group
-from ds4watch.scrape.options import ScrapeOptions
+from ds4watch.scrape.options import Credentials, ScrapeOptions
 
 _ACCEPT = "text/plain;version=0.0.4,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1"
 
@@ -16,11 +18,17 @@ _ACCEPT = "text/plain;version=0.0.4,application/openmetrics-text;version=1.0.0;q
 class Fetcher:
     """Fetches one target's page, one fetch at a time. Redirects are not followed."""
 
-    def __init__(self, url: str, group: Group) -> None:
-        """Take the URL apart. Raises ScrapeError(OTHER) if it is no address."""
+    def __init__(self, url: str, group: Group, api_key_file: str | None = None) -> None:
+        """Take the URL apart. Raises ScrapeError(OTHER) if it is no address.
+
+        api_key_file: holds what is shown where the group has no credentials.
+        """
         self._address = address_of(url)
         self._group = group
         self._options = group.options
+        self._authorization = group.authorization
+        if api_key_file is not None and group.options.credentials is None:
+            self._authorization = Authorization(Credentials(token_file=Path(api_key_file)))
         self._head = _request_head(self._address, group.options)
         self._connection: Connection | None = None
 
@@ -31,7 +39,7 @@ class Fetcher:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.timeout_seconds
-        request = b"%b%b\r\n" % (self._head, self._group.authorization.header())
+        request = b"%b%b\r\n" % (self._head, self._authorization.header())
         if self._connection is not None and self._connection.usable:
             try:
                 return await self._ask(self._connection, request, deadline)

@@ -62,7 +62,7 @@ class Watched:
             if self.group is None:
                 message = f"there is no target group {self.target.group!r}: configure it"
                 raise ScrapeError(message, reason=EdgeReason.OTHER)
-            self._fetcher = Fetcher(self.target.url, self.group)
+            self._fetcher = Fetcher(self.target.url, self.group, self.target.api_key_file)
         return self._fetcher
 
     def close(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
@@ -12,12 +14,14 @@ from ds4watch.sim.http_meter import EXCLUDED
 from ds4watch.sim.worker import SimWorker
 
 _MAX_BODY_BYTES = 16 << 20
+_GUARDED = ("/v1", "/v2", "/inference", "/cohere")
 
 
-def build_app(worker: SimWorker) -> web.Application:
-    """Return the application of a worker."""
+def build_app(worker: SimWorker, api_keys: Sequence[str] = ()) -> web.Application:
+    """Return the application of a worker, which takes one of these keys if there are any."""
+    guards = [_guard(api_keys)] if api_keys else []
     app = web.Application(
-        client_max_size=_MAX_BODY_BYTES, middlewares=[_counting(worker), _errors()]
+        client_max_size=_MAX_BODY_BYTES, middlewares=[*guards, _counting(worker), _errors()]
     )
     app.add_routes(_routes(worker))
     if worker.settings.dev_mode:
@@ -68,6 +72,21 @@ def _errors() -> Middleware:
             return web.json_response(body, status=error.status)
 
     return errors
+
+
+def _guard(api_keys: Sequence[str]) -> Middleware:
+    """As vLLM does: keys are asked for under /v1 and the like, and nowhere else."""
+    wanted = {f"bearer {key}" for key in api_keys}
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.method != "OPTIONS" and request.path.startswith(_GUARDED):
+            scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+            if f"{scheme.lower()} {key}" not in wanted:
+                return web.json_response({"error": "Unauthorized"}, status=401)
+        return await handler(request)
+
+    return guard
 
 
 def _counting(worker: SimWorker) -> Middleware:

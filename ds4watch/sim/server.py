@@ -39,13 +39,14 @@ class RunningWorker:
         faults: tuple[FaultSwitch, ...] = (),
         clock: Clock | None = None,
         die: Callable[[str], None] = crash,
+        api_keys: tuple[str, ...] = (),
     ) -> None:
         """`die` is called with its last words when memory is out; it ends the process."""
         self.worker = SimWorker(settings, clock or SystemClock(), faults, die=die)
         self._host = host
         self._port = port
         self._runner = web.AppRunner(
-            build_app(self.worker),
+            build_app(self.worker, api_keys),
             handler_cancellation=True,
             access_log=None,
             shutdown_timeout=_ABORT_SECONDS,
@@ -146,7 +147,9 @@ async def _started(
     faults: tuple[FaultSwitch, ...],
 ) -> RunningWorker:
     port = server.port + index if server.port else 0
-    worker = RunningWorker(settings, host=server.host, port=port, faults=faults)
+    worker = RunningWorker(
+        settings, host=server.host, port=port, faults=faults, api_keys=server.api_keys
+    )
     try:
         return await stack.enter_async_context(worker)
     except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ds4watch.model.errors import ConfigError, Located
 
@@ -37,6 +37,7 @@ class ServerSettings:
     count: int = 1
     shutdown_timeout_seconds: float = 0.0
     faults: tuple[str, ...] = ()
+    api_keys: tuple[str, ...] = field(default=(), repr=False)
 
 
 def check(settings: SimSettings, server: ServerSettings) -> None:

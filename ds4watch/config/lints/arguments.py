@@ -29,7 +29,7 @@ _NOT_OURS: Final = MappingProxyType(
         "--host": "workers listen on 127.0.0.1, where ds4watch looks for them",
         "--port": "ds4watch gives each worker a free port",
         "--uds": "ds4watch reaches workers by TCP",
-        "--api-key": "ds4watch and its gateway ask workers without a key and would get 401",
+        "--api-key": "anybody on this host can read it, and ds4watch does not: give api_key_file",
         "--ssl-certfile": "ds4watch asks workers on loopback without TLS",
         "--ssl-keyfile": "ds4watch asks workers on loopback without TLS",
         "--root-path": "ds4watch asks for /v1 and /metrics at the root",

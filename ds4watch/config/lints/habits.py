@@ -8,6 +8,8 @@ from ds4watch.config.lints.arguments import Arguments
 from ds4watch.config.lints.findings import Advice, warn
 from ds4watch.config.profile import Profile, WorkClass
 
+_KEY_VARIABLE = "VLLM_API_KEY"
+
 
 def lint_habits(profile: Profile, arguments: Arguments) -> Iterator[Advice]:
     """Yield what is missing or switched off to the worker's harm."""
@@ -21,6 +23,9 @@ def lint_habits(profile: Profile, arguments: Arguments) -> Iterator[Advice]:
     if longest is not None and usual is not None and usual > longest:
         message = f"is {usual}, but no request is longer than max_model_len, {longest}"
         yield Advice(("expected_tokens",), message, f"at most {longest}")
+    if _KEY_VARIABLE in profile.environment | profile.cpu_environment:
+        message = f"{_KEY_VARIABLE} stands in the profile, and ds4watch asks without it"
+        yield Advice(("environment",), message, "write the key into a file, and give api_key_file")
     yield from _switches(profile, arguments)
 
 

@@ -101,3 +101,15 @@ async def test_profiles_are_linted_and_a_warning_alone_is_no_fault(tmp_path: Pat
     assert asked.code == 2
     told = [(it["severity"], it["line"]) for it in json.loads(asked.out)["findings"]]
     assert told == [("error", 6), ("warning", 8), ("error", 10)]
+
+
+async def test_keys_of_workers_are_looked_for_in_their_files(tmp_path: Path) -> None:
+    external = "{name: w, url: 'http://127.0.0.1:9', api_key_file: w.key}"
+    (tmp_path / "ds4watch.yml").write_text(f"fleet: {{external: [{external}]}}\n")
+    ended = await ds4watch("check", cwd=tmp_path)
+    assert ended.code == 2
+    assert "fleet.external.w.api_key_file: cannot read" in ended.err
+    (tmp_path / "w.key").write_text("s3cret\n")
+    ended = await ds4watch("check", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert "ok  workers' API keys" in ended.out.splitlines()

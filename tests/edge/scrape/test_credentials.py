@@ -138,3 +138,30 @@ async def test_credentials_reach_the_target_and_no_log(
     told = caplog.text + "".join(failure.message for failure in failures.values())
     assert SECRET not in told
     assert f"http://127.0.0.1:{site.port}/denied?…" in told
+
+
+async def test_a_worker_with_a_key_of_its_own_is_shown_that(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("s3cret\n")
+    groups = {
+        FLEET_GROUP: ScrapeOptions(),
+        "other": ScrapeOptions(credentials=Credentials(token="of the group")),
+    }
+    scraper = Scraper(
+        groups,
+        interval_seconds=10.0,
+        concurrency=1,
+        reader=PageReader(Schemas()),
+        clock=SystemClock(),
+    )
+    async with serving({}) as site, scraper:
+        targets = [
+            Target("w", site.url("/keyed"), api_key_file=str(file)),
+            Target("open", site.url("/open")),
+            Target("o", site.url("/other"), group="other", api_key_file=str(file)),
+        ]
+        await scraper.wave(targets, 1.8e9)
+    sent = {request.split(" ")[1]: request for request in site.requests}
+    assert "Authorization: Bearer s3cret\r\n" in sent["/keyed"]
+    assert "Authorization" not in sent["/open"]
+    assert "Authorization: Bearer of the group\r\n" in sent["/other"]

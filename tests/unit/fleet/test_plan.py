@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ds4watch.config.external import ExtraWorker
 from ds4watch.config.profile import Profile
-from ds4watch.config.settings import ExtraWorker, FleetSettings, WorkerSettings
+from ds4watch.config.settings import FleetSettings, WorkerSettings
 from ds4watch.fleet.plan import check_specs, find_vllm, wanted_specs
 from ds4watch.fleet.recipe import WorkerSpec, worker_environment
 from ds4watch.model.errors import ConfigError
@@ -18,7 +19,7 @@ PROFILE = Profile(name="p", served_names=("p", "m"), model="org/model")
 
 def test_workers_are_named_after_their_profile_and_number() -> None:
     fleet = FleetSettings(external=(ExtraWorker(name="theirs", url="http://127.0.0.1:9/"),))
-    specs = wanted_specs([WorkerSettings(profile="p", count=2)], {"p": PROFILE}, fleet)
+    specs = wanted_specs([WorkerSettings(profile="p", count=2)], {"p": PROFILE}, fleet, Path())
     assert [spec.id for spec in specs] == ["p-0", "p-1", "theirs"]
     assert specs[2].url == "http://127.0.0.1:9/"
     assert specs[2].profile.served_names == ("theirs",)

@@ -12,13 +12,13 @@ import yaml
 
 from ds4watch.config.budgets import BudgetSettings
 from ds4watch.config.cost import CostSettings, Price
+from ds4watch.config.external import ExtraWorker
 from ds4watch.config.lints.fleet import Fleet, room_fault, sleep_fault, unpriced_fault
 from ds4watch.config.lints.geometry import ModelFacts, Quantized, Shape
 from ds4watch.config.lints.gpus import GpuFacts, default_max_num_seqs
 from ds4watch.config.loader import read_profile
 from ds4watch.config.profile import Profile
 from ds4watch.config.settings import (
-    ExtraWorker,
     FleetSettings,
     Settings,
     WorkerSettings,
