@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.scrape.descriptors import raise_limit
 from ds4watch.telemetry.logging import configure
 from ds4watch.telemetry.service_manager import ServiceManager, service_manager
+from ds4watch.web.kept_listener import KeptListener, handed_on
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +60,7 @@ class SystemClock:
 def run(settings: Settings, *, config_file: Path | None, sim: bool) -> int:
     """Run until told to stop; return the exit code. Raises ConfigError on bad input."""
     configure("INFO", sys.stderr)
+    came = handed_on(os.environ)
     state_dir = resolve_state_dir(settings, os.environ).absolute()
     make_state_dir(state_dir)
     raise_limit()
@@ -70,8 +73,10 @@ def run(settings: Settings, *, config_file: Path | None, sim: bool) -> int:
         for lint in blueprint.out_of_order:
             log.warning("%s", lint.found)
         manager = service_manager(os.environ)
-        told, code = uvloop.run(_serve(blueprint, read, manager, clock))
+        kept = KeptListener(came, manager)
+        told, code = uvloop.run(_serve(blueprint, read, manager, kept, clock))
     if told is signal.SIGHUP:
+        kept.hand_on(os.environ)
         execute_anew(sys.orig_argv)
     return code
 
@@ -96,7 +101,11 @@ def down(settings: Settings) -> int:
 
 
 async def _serve(
-    blueprint: Blueprint, read: Callable[[], Blueprint], manager: ServiceManager, clock: Clock
+    blueprint: Blueprint,
+    read: Callable[[], Blueprint],
+    manager: ServiceManager,
+    kept: KeptListener,
+    clock: Clock,
 ) -> tuple[signal.Signals, int]:
     """Serve until a signal: lead, or stand by until the lease falls to us, and so on.
 
@@ -110,7 +119,8 @@ async def _serve(
         held = await _lease(blueprint, clock, stack)
         turn = Turn(held.leadership if held is not None else None)
         await turn.choose()
-        while (ended := await _take_turn(blueprint, manager, clock, turn, held, stop)) is None:
+        outside = _Outside(manager, kept, clock)
+        while (ended := await _take_turn(blueprint, outside, turn, held, stop)) is None:
             await turn.choose()
             blueprint = read()
         return ended
@@ -125,10 +135,18 @@ async def _lease(blueprint: Blueprint, clock: Clock, stack: AsyncExitStack) -> H
     return await open_lease(history, settings, replica_id(state_dir), clock, stack)
 
 
+@dataclass(frozen=True, slots=True)
+class _Outside:
+    """What outlives a turn."""
+
+    manager: ServiceManager
+    kept: KeptListener
+    clock: Clock
+
+
 async def _take_turn(
     blueprint: Blueprint,
-    manager: ServiceManager,
-    clock: Clock,
+    outside: _Outside,
     turn: Turn,
     held: Held | None,
     stop: asyncio.Future[signal.Signals],
@@ -137,8 +155,17 @@ async def _take_turn(
 
     Put the parts together, run them, take them down as the end of it says.
     """
+    manager = outside.manager
     async with turn, AsyncExitStack() as stack:
-        daemon = await assemble(blueprint, clock, manager, stack, turn=turn, held=held)
+        daemon = await assemble(
+            blueprint,
+            outside.clock,
+            manager,
+            stack,
+            turn=turn,
+            held=held,
+            kept_listener=outside.kept,
+        )
         turn.is_well = daemon.is_ticking
         gc.freeze()
         reload = Reload(

@@ -1,11 +1,12 @@
-"""The parts of the daemon that start and tend processes and look at machines."""
+"""The parts of the daemon that start and tend processes, look at machines, and listen."""
 
 from __future__ import annotations
 
 import logging
+import socket
 from contextlib import AsyncExitStack
 
-from ds4watch.config.settings import RunBy, Settings
+from ds4watch.config.settings import AdminSettings, RunBy, Settings
 from ds4watch.engine.blueprint import Blueprint
 from ds4watch.engine.cost_plan import gpu_model
 from ds4watch.engine.gpu_journal import GpuJournal
@@ -28,7 +29,8 @@ from ds4watch.scrape.gpu_probe import gpu_start_fault
 from ds4watch.scrape.gpu_watch import GpuWatch
 from ds4watch.scrape.nvml import GpuReader
 from ds4watch.scrape.wave import Scraper
-from ds4watch.web.listen import bind
+from ds4watch.web.kept_listener import KeptListener
+from ds4watch.web.listen import bind, read_tls
 
 log = logging.getLogger(__name__)
 
@@ -132,3 +134,9 @@ def new_scraper(blueprint: Blueprint, samples: SampleStore, clock: Clock) -> Scr
         reader=PageReader(samples),
         clock=clock,
     )
+
+
+def admin_listener(admin: AdminSettings, kept: KeptListener) -> socket.socket:
+    """Return the admin API's socket; what it would be served with is looked at, too."""
+    read_tls(admin.tls_certificate, admin.tls_key, setting="admin")
+    return kept.listen(admin.host, admin.port)

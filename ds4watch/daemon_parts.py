@@ -11,8 +11,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from ds4watch.config.settings import AdminSettings, Settings
+from ds4watch.config.settings import Settings
 from ds4watch.daemon_fleet import (
+    admin_listener,
     gpu_desk,
     local_place,
     new_scraper,
@@ -68,7 +69,7 @@ from ds4watch.policy.pools import with_pools
 from ds4watch.scrape.discovery import Discovery
 from ds4watch.telemetry.metrics import Telemetry
 from ds4watch.telemetry.service_manager import ServiceManager
-from ds4watch.web.listen import bind, read_tls
+from ds4watch.web.kept_listener import KeptListener
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +82,7 @@ async def assemble(
     *,
     turn: Turn,
     held: Held | None,
+    kept_listener: KeptListener,
 ) -> Daemon:
     """Build every part in the order in which they need each other.
 
@@ -191,7 +193,7 @@ async def assemble(
     place = _place(blueprint, clock, standing)
     engine = _engine(blueprint, parts, known, held, standing, wake=wake, clock=clock)
 
-    listener = _listener(settings.admin)
+    listener = admin_listener(settings.admin, kept_listener)
     stack.callback(listener.close)
     if leads:
         # Gateways come up, or come back, while the memory fills; the first tick waits for neither.
@@ -235,12 +237,6 @@ async def assemble(
         daemon, blueprint, parts, stores, listener=listener, client_of=client_of, stack=stack
     )
     return daemon
-
-
-def _listener(admin: AdminSettings) -> socket.socket:
-    """Return the admin API's socket; what it would be served with is looked at, too."""
-    read_tls(admin.tls_certificate, admin.tls_key, setting="admin")
-    return bind(admin.host, admin.port, setting="admin")
 
 
 async def _begin(

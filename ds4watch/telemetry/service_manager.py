@@ -1,4 +1,7 @@
-"""What systemd is told of a service of `Type=notify`: ready, reloading, alive (sd_notify(3))."""
+"""What systemd is told of a service of `Type=notify`: ready, reloading, alive (sd_notify(3)).
+
+It is also given a descriptor to keep over a restart, where the unit says FileDescriptorStoreMax=.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,15 @@ class ServiceManager:
         """Say that the service ends."""
         self._tell("STOPPING=1")
 
-    def _tell(self, what: str) -> None:
+    def keep(self, name: str, descriptor: int) -> None:
+        """Have it keep a descriptor; it hands that to the next start (sd_listen_fds(3))."""
+        self._tell(f"FDSTORE=1\nFDNAME={name}", descriptor)
+
+    def let_go(self, name: str) -> None:
+        """Have it close what it keeps by that name."""
+        self._tell(f"FDSTOREREMOVE=1\nFDNAME={name}")
+
+    def _tell(self, what: str, *descriptors: int) -> None:
         if self.address is None:
             return
         # a name that begins with @ is in the abstract namespace
@@ -48,7 +59,10 @@ class ServiceManager:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
                 sender.connect(name)
-                sender.send(what.encode())
+                if descriptors:
+                    socket.send_fds(sender, [what.encode()], list(descriptors))
+                else:
+                    sender.send(what.encode())
         except OSError as error:
             log.warning("systemd could not be told %s: %s", what.partition("=")[0], error)
 

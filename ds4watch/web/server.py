@@ -20,6 +20,8 @@ _log = logging.getLogger(__name__)
 STOP_SECONDS = 3.0
 MAX_CONNECTIONS = 256
 _DATE_SECONDS = 1.0
+_LAST_LOOKS, _LOOK_SECONDS = 15, 0.02
+"""Time for a request that is under way while the server ends."""
 
 
 class _Server(uvicorn.Server):
@@ -49,6 +51,24 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         self.serving.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting; who is connected, and asks now, is answered and not cut off."""
+        for server in self.servers:
+            server.close()
+        last = (b"connection", b"close")
+        self.server_state.default_headers = [*self.server_state.default_headers, last]
+        for _ in range(_LAST_LOOKS):
+            if not any(map(_asks_nothing_yet, self.server_state.connections)):
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+        await super().shutdown(sockets=sockets)
+
+
+def _asks_nothing_yet(connection: object) -> bool:
+    """Return whether a connection waits for a request, its first or its next."""
+    cycle = getattr(connection, "cycle", None)
+    return cycle is None or cycle.response_complete
 
 
 class AdminServer:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import signal
 import socket
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from ds4watch.web.kept_listener import NAME
 from tests.flow.daemon import (
     PATIENCE_SECONDS,
     PROGRAM,
     Daemon,
     Stream,
+    ask,
     environment,
     new_daemon,
+    session_of,
     until,
 )
 
@@ -112,6 +120,87 @@ def test_a_reload_loses_no_request_and_no_alert_and_what_is_wrong_changes_nothin
     daemon.signal(signal.SIGTERM)
     assert daemon.wait() == 0
     assert told.heard("STOPPING=1")
+
+
+class Asker(threading.Thread):
+    """Asks the admin API again and again, each time on a connection of its own."""
+
+    def __init__(self, port: int, path: str) -> None:
+        super().__init__(daemon=True)
+        self._port, self._path = port, path
+        self._ended = threading.Event()
+        self.answers = 0
+        self.longest_seconds = 0.0
+        self.faults: list[str] = []
+        self.start()
+
+    def run(self) -> None:
+        while not self._ended.is_set():
+            began = time.monotonic()
+            try:
+                status = ask(self._port, self._path).status
+            except (OSError, http.client.HTTPException) as error:
+                self.faults.append(repr(error))
+                continue
+            self.longest_seconds = max(self.longest_seconds, time.monotonic() - began)
+            self.answers += 1
+            if status != 200:
+                self.faults.append(f"{self._path}: {status}")
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join(PATIENCE_SECONDS)
+
+
+def test_through_a_reload_the_admin_api_refuses_nobody_and_answers_everybody(
+    daemon: Daemon, told: Told
+) -> None:
+    daemon.up()
+    until(lambda: told.heard(f"FDNAME={NAME}"), "the socket, for systemd to keep")
+    paths = ("/api/ds4/v1/health", "/metrics", "/api/ds4/v1/status")
+    askers = [Asker(daemon.admin_port, path) for path in paths]
+    try:
+        for count in (1, 2):
+            started = starts(daemon)
+            daemon.signal(signal.SIGHUP)
+            until(partial(has_started, daemon, started + 1), f"reload {count}")
+            daemon.until_ready()
+            answered = [it.answers for it in askers]
+            until(partial(have_answered, askers, answered), "answers of the new one")
+    finally:
+        for it in askers:
+            it.end()
+    assert [it.faults for it in askers] == [[], [], []]
+    admin = inode_of_listener(daemon.admin_port)
+    assert daemon.process is not None
+    assert admin in sockets_of(daemon.process.pid)
+    for unit, pid in daemon.note_pids().items():
+        assert admin not in sockets_of(pid), f"{unit} has the admin API's socket"
+
+
+def has_started(daemon: Daemon, times: int) -> bool:
+    return starts(daemon) == times
+
+
+def have_answered(askers: list[Asker], before: list[int]) -> bool:
+    return all(it.answers > was for it, was in zip(askers, before, strict=True))
+
+
+def inode_of_listener(port: int) -> str:
+    """Return the inode of what listens on a port of 127.0.0.1 (proc_net(5))."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    (inode,) = [it[9] for it in rows if it[1] == f"0100007F:{port:04X}" and it[3] == "0A"]
+    return f"socket:[{inode}]"
+
+
+def sockets_of(pid: int) -> set[str]:
+    """Return the sockets of a process and of all that it started."""
+    found = set()
+    for member in {pid, *session_of(pid)}:
+        for entry in Path(f"/proc/{member}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.add(str(entry.readlink()))
+    return found
 
 
 def refused(daemon: Daemon) -> list[str]:

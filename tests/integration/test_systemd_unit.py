@@ -67,3 +67,7 @@ def test_what_ends_with_a_unit_is_nothing_of_the_workers(unit: str) -> None:
 def test_a_reload_and_a_hang_reach_the_daemon() -> None:
     lines = lines_of("ds4watch.service")
     assert {"Type=notify", "WatchdogSec=60", "ExecReload=/bin/kill -HUP $MAINPID"} <= lines
+
+
+def test_systemd_keeps_the_admin_api_s_socket_over_a_restart() -> None:
+    assert {"NotifyAccess=main", "FileDescriptorStoreMax=1"} <= lines_of("ds4watch.service")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gzip
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -104,9 +105,10 @@ async def serving(
     port: int = 0,
     tokens: Tokens = TOKENS,
     tls: Tls | None = None,
+    listener: socket.socket | None = None,
 ) -> AsyncIterator[AdminServer]:
     server = admin_server(
-        bind("127.0.0.1", port, setting="admin"),
+        listener or bind("127.0.0.1", port, setting="admin"),
         ports_of(daemon, queries),
         tokens=tokens,
         render_metrics=lambda: b"# HELP up x\n# TYPE up gauge\nup 1\n",
