@@ -128,7 +128,10 @@ def channels_of(
     if notify.apprise:
         module: Any = importlib.import_module("ds4watch.notify.apprise_channel")
         found += [
-            cast("GroupChannel", module.Apprise(it.name, secret_of(it.url, it.url_file)))
+            cast(
+                "GroupChannel",
+                module.Apprise(it.name, secret_of(it.url, it.url_file), links, views),
+            )
             for it in notify.apprise
         ]
     return found

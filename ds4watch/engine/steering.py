@@ -238,6 +238,7 @@ def question(plan: ActionPlan) -> Note:
         "target": plan.target,
         "reason": plan.reason,
         "expires_at": plan.expires_at,
+        "approvers": list(plan.approvers),
     }
     cause = () if plan.cause.startswith(HAND) else tuple(plan.cause.split(","))
     return Note(plan.id, "approval", plan.planned_at, payload, cause)

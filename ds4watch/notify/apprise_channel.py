@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 import apprise
 
-from ds4watch.alerting.grouping import Group, ranked
+from ds4watch.alerting.grouping import Group
 from ds4watch.model.alert import Tier
 from ds4watch.notify.group_channel import ChannelError, Digest, Fault, Keep, Telling
+from ds4watch.notify.plain_text import digest_lines, plain_message
 from ds4watch.notify.secret import Secret
-from ds4watch.notify.slack_message import title_of
+from ds4watch.notify.slack import NoViews, Views
+from ds4watch.notify.slack_message import Links, title_of
 from ds4watch.notify.slack_report import report_text, report_title
 
-_MOST_LISTED = 20
+_NOWHERE = Links()
 _TIMEOUT_SECONDS = 60.0
 _KINDS = {
     Tier.CRITICAL: apprise.NotifyType.FAILURE,
@@ -29,17 +30,25 @@ class Apprise:
 
     gap_seconds = 1.0
 
-    def __init__(self, name: str, url: Secret) -> None:
+    def __init__(
+        self,
+        name: str,
+        url: Secret,
+        links: Links = _NOWHERE,
+        views: Views | None = None,
+    ) -> None:
         self.name = name
         self._url = url
+        self._links = links
+        self.views: Views = views or NoViews()
 
     async def tell(self, telling: Telling, keep: Keep) -> None:
-        """Send the group as text. Raises ChannelError."""
+        """Send the group as text, or what is new beside its alerts. Raises ChannelError."""
         del keep
         group = telling.group
-        kind = _KINDS[group.tier] if group.firing else apprise.NotifyType.SUCCESS
-        if group.members:
-            await self._send(title_of(group), group_text(group), kind)
+        if group.members or any(it.kind != "report" for it in group.notes):
+            title, body = plain_message(telling, self._links, self.views.threshold)
+            await self._send(title, body, _kind_of(group))
         for note in group.notes:
             if note.kind == "report":
                 await self._send(
@@ -51,7 +60,7 @@ class Apprise:
         listed = [title_of(it) for it in digest.groups if it.members]
         minutes = (digest.until - digest.since) / 60
         title = f"Messages could not be delivered for {minutes:.0f} min"
-        await self._send(title, _lines(listed), apprise.NotifyType.WARNING)
+        await self._send(title, digest_lines(listed), apprise.NotifyType.WARNING)
 
     async def _send(self, title: str, text: str, kind: apprise.NotifyType) -> None:
         sender = apprise.Apprise()
@@ -70,18 +79,7 @@ class Apprise:
             raise ChannelError(message, fault=Fault.OUTAGE, unsure=True)
 
 
-def group_text(group: Group) -> str:
-    """Return a group as lines of text."""
-    lines = []
-    for it in ranked(group.members):
-        labels = dict(it.news.labels)
-        where = ", ".join(f"{k} {v}" for k, v in sorted(labels.items()) if k != "alertname")
-        summary = dict(it.news.annotations).get("summary") or it.news.reason
-        state = "firing" if it.news.firing else "over"
-        lines.append(f"{state}: {it.news.name} ({where}): {summary}, value {it.news.value}")
-    return _lines(lines)
-
-
-def _lines(lines: Sequence[str]) -> str:
-    hidden = len(lines) - _MOST_LISTED
-    return "\n".join([*lines[:_MOST_LISTED], *([f"… and {hidden} more"] if hidden > 0 else [])])
+def _kind_of(group: Group) -> apprise.NotifyType:
+    if group.firing:
+        return _KINDS[group.tier]
+    return apprise.NotifyType.SUCCESS if group.members else apprise.NotifyType.INFO

@@ -9,8 +9,9 @@ from typing import Any
 from ds4watch.alerting.grouping import Group, Member, News, Told, Why, ranked
 from ds4watch.model.alert import Tier
 from ds4watch.model.ports import UnixSeconds
+from ds4watch.notify.by_hand import group_commands, pool_of, shared_labels
 from ds4watch.notify.group_channel import Digest, Telling
-from ds4watch.notify.slack_notes import note_text, notes_blocks, value_of
+from ds4watch.notify.slack_notes import commands_blocks, note_text, notes_blocks, value_of
 from ds4watch.notify.slack_text import (
     MAX_FALLBACK,
     Block,
@@ -36,6 +37,7 @@ _SIGNS = {Tier.CRITICAL: "🔴", Tier.WARNING: "🟠", Tier.INFO: "🔵", Tier.N
 _MOST_LISTED = 10
 _DIGEST_LISTED = 30
 SILENCE_SECONDS = 3600
+_SHIPPED_RUNBOOKS = "docs/runbooks/"
 _DOUBLED = (
     "⚠️ This may be there twice: an earlier attempt had no clear end, and it cannot be looked for."
 )
@@ -88,6 +90,8 @@ def message_of(telling: Telling, links: Links, threshold: Threshold, *, buttons:
         blocks.append(context(_DOUBLED))
     if buttons and group.firing:
         blocks.append(actions(_group_buttons(group)))
+    elif group.firing:
+        blocks += commands_blocks(group_commands(group))
     return Message(cut(escaped(title), MAX_FALLBACK), _colour(group), tuple(blocks))
 
 
@@ -119,17 +123,20 @@ def _member_text(member: Member, threshold: Threshold, now: UnixSeconds) -> str:
     annotations = dict(news.annotations)
     head = escaped(annotations.get("summary") or news.reason or news.name)
     where = _where(news)
-    value = f"value *{_number(news.value)}*"
+    value = f"value *{number(news.value)}*"
     if limit := threshold(news):
         value += f", threshold {escaped(limit)}"
     if news.firing:
-        span = f"firing since {when(member.fired_at)}"
+        since = f"firing since {when(member.fired_at)}"
     else:
-        span = f"over since {when(news.at)}, fired for {_span(news.at - member.fired_at)}"
+        since = f"over since {when(news.at)}, fired for {span(news.at - member.fired_at)}"
     sign = _SIGNS[news.tier] if news.firing else "✅"
     fresh = " · *new*" if member.told is Told.NOTHING else ""
     description = escaped(annotations.get("description", ""))
-    lines = [f"{sign} {cut(head, 600)}{fresh}", " · ".join(it for it in (where, value, span) if it)]
+    lines = [
+        f"{sign} {cut(head, 600)}{fresh}",
+        " · ".join(it for it in (where, value, since) if it),
+    ]
     if news.firing and description:
         lines.append(f"_{cut(description, 600)}_")
     del now
@@ -145,14 +152,16 @@ def _where(news: News) -> str:
 _HIDDEN = frozenset({"alertname", "severity", "ds4_ladder"})
 
 
-def _number(text: str) -> str:
+def number(text: str) -> str:
+    """Return a value as people read it."""
     try:
         return f"{float(text):.6g}"
     except ValueError:
         return escaped(text) or "-"
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
+    """Return how long something took."""
     if seconds < 90:
         return f"{max(0.0, seconds):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -162,32 +171,36 @@ def _links(group: Group, links: Links) -> str:
     found = []
     if links.dashboard:
         found.append(link(links.dashboard, "dashboard"))
-    runbooks = {
-        url
-        for it in group.members
-        if (url := _runbook(dict(it.news.annotations).get("runbook_url", ""), links))
-    }
-    found += [link(url, "runbook") for url in sorted(runbooks)[:3]]
+    found += [link(url, "runbook") for url in runbooks_of(group, links)]
     if links.admin:
         found.append(link(f"{links.admin}/api/ds4/v1/audit", "audit"))
         found.append(link(links.admin, "status"))
     return " · ".join(found)
 
 
+def runbooks_of(group: Group, links: Links) -> list[str]:
+    """Return where the runbooks of a group's alerts are, three at most."""
+    found = {
+        url
+        for it in group.members
+        if (url := _runbook(dict(it.news.annotations).get("runbook_url", ""), links))
+    }
+    return sorted(found)[:3]
+
+
 def _runbook(url: str, links: Links) -> str:
+    """Return where a runbook is; those that ship are at the admin address, too."""
     if not url or url.startswith(("https://", "http://")):
         return url
-    return f"{links.runbooks.rstrip('/')}/{url.lstrip('/')}" if links.runbooks else ""
+    if links.runbooks:
+        return f"{links.runbooks.rstrip('/')}/{url.lstrip('/')}"
+    name = url.removeprefix(_SHIPPED_RUNBOOKS)
+    return f"{links.admin}/runbooks/{name}" if links.admin and name != url else ""
 
 
 def _group_buttons(group: Group) -> list[Block]:
-    shared = {
-        name: value
-        for name, value in dict(group.firing[0].news.labels).items()
-        if name != "severity"
-        and all(dict(it.news.labels).get(name) == value for it in group.firing)
-    }
-    pool = shared.get("pool", "default")
+    shared = shared_labels(group)
+    pool = pool_of(shared)
     found = [
         button("Acknowledge", "acknowledge", value_of(group=group.key)),
         button(
@@ -234,7 +247,7 @@ def digest_message(digest: Digest) -> Message:
     """Return what came up while Slack could not be reached."""
     over = [it for it in digest.groups if it.members and not it.firing]
     alerts = sum(len(it.members) + it.more for it in digest.groups)
-    title = f"Messages could not be delivered for {_span(digest.until - digest.since)}"
+    title = f"Messages could not be delivered for {span(digest.until - digest.since)}"
     facts = {
         "from": when(digest.since),
         "until": when(digest.until),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ds4watch.alerting.grouping import Group, Note
+from ds4watch.notify.by_hand import is_normal, note_commands
 from ds4watch.notify.slack_report import report_blocks, report_title
 from ds4watch.notify.slack_text import Block, actions, button, context, escaped, section, when
 from ds4watch.policy.schema import NORMAL
@@ -38,7 +39,7 @@ def note_buttons(note: Note, key: str) -> list[Block]:
 
 def _level_buttons(note: Note, key: str) -> list[Block]:
     """Return the way back from a level: it is no action on a worker, that could be undone."""
-    if str(note.payload.get("parameters", {}).get("level", "0")) in ("", "0"):
+    if is_normal(note):
         return []
     pool = str(note.payload.get("target", ""))
     value = value_of(group=key, level=NORMAL, pool=pool)
@@ -56,21 +57,31 @@ def note_text(note: Note) -> str:
     if note.kind == "approval":
         until = payload.get("expires_at")
         limit = f"; without an answer by {when(float(until))} it is not done" if until else ""
-        return f"❓ *May this be done?* {escaped(what)}: {reason}{limit}"
+        names = escaped(", ".join(map(str, payload.get("approvers", ()))))
+        asked = f"; {names} may say" if names not in ("", "*") else ""
+        return f"❓ *May this be done?* {escaped(what)}: {reason}{asked}{limit}"
     if note.kind == "report":
         return report_title(payload)
     undone = " (takes back an earlier action)" if payload.get("undoes") else ""
-    values = ", ".join(f"{name} {value}" for name, value in _plain(payload.get("parameters", {})))
+    values = ", ".join(
+        f"{name} {value}" for name, value in plain_parameters(payload.get("parameters", {}))
+    )
     return f"⚙️ *{escaped(what)}*{undone}: {reason}" + (f" ({escaped(values)})" if values else "")
 
 
-def _plain(parameters: Mapping[str, str]) -> list[tuple[str, str]]:
+def plain_parameters(parameters: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return those of an action's parameters that a person can read in a line."""
     return [
         (name, value)
         for name, value in parameters.items()
         if value and value != "None" and value[0] not in "[{(" and len(value) <= 100
     ]
+
+
+def commands_blocks(found: Sequence[tuple[str, str]]) -> list[Block]:
+    """Return what can be typed, where there are no buttons."""
+    shown = [f"{purpose}: `{escaped(command).replace('`', ' ')}`" for purpose, command in found]
+    return [context("\n".join(shown))] if shown else []
 
 
 def notes_blocks(group: Group, *, buttons: bool) -> list[Block]:
@@ -81,8 +92,11 @@ def notes_blocks(group: Group, *, buttons: bool) -> list[Block]:
             blocks += report_blocks(note.payload)
             continue
         blocks.append(section(note_text(note)))
-        found = note_buttons(note, group.key) if buttons else []
-        blocks += [actions(found)] if found else []
+        if buttons:
+            found = note_buttons(note, group.key)
+            blocks += [actions(found)] if found else []
+        else:
+            blocks += commands_blocks(note_commands(note))
     if (hidden := len(group.notes) - _MOST_NOTES) > 0:
         blocks.append(context(f"… and {hidden} more: `ds4watch status` has them"))
     return blocks

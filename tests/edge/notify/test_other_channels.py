@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from ds4watch.alerting.grouping import Note
 from ds4watch.notify.apprise_channel import Apprise
 from ds4watch.notify.group_channel import ChannelError
 from ds4watch.notify.heartbeat import Heartbeat
@@ -73,7 +75,8 @@ async def test_an_incoming_webhook_is_told_each_group_and_pauses_are_kept(
         await rig.tick(("Queue", "w1"), firing=False)
         await rig.later(300)
     assert [it.text for it in server.posts] == ["Queue (warning): 1 firing", "Queue: over"]
-    assert "actions" not in server.posts[0].shown
+    assert "\"button\"" not in server.posts[0].shown
+    assert "ds4watch hold --pool default" in server.posts[0].shown
 
 
 async def test_a_webhook_that_was_taken_away_keeps_its_messages_and_its_secret(
@@ -113,6 +116,64 @@ async def test_others_are_told_through_apprise(rig: Rig, far: tuple[Far, str]) -
     assert b"Queue (warning): 1 firing" in body
     assert b"80 requests" in body
     assert (rig.count("outage", "pager"), rig.count("sent", "pager")) == (1, 1)
+
+
+def body_of(got: tuple[dict[str, str], bytes]) -> tuple[str, str]:
+    document = json.loads(got[1])
+    return document["title"], document["message"]
+
+
+@OF_APPRISE
+async def test_a_pager_carrier_is_asked_and_told_what_was_done_and_what_to_type(
+    rig: Rig, far: tuple[Far, str]
+) -> None:
+    receiver, url = far
+    links = Links("https://ds4.example")
+    channel = Apprise("pager", Secret(url.replace("http://", "json://")), links)
+    channel.gap_seconds = 0.0
+    rig.attach(channel)
+    await rig.tick(("Queue", "w1"))
+    await rig.later(30)
+    (alert,) = [body_of(it) for it in receiver.got]
+    assert alert[0] == "Queue (warning): 1 firing"
+    assert "firing since 2027-01-15 08:00 UTC (30 s)" in alert[1]
+    assert 'ds4watch silence alertname=Queue worker=w1 --for 1h --why "…"' in alert[1]
+    assert "runbook: https://ds4.example/runbooks/Queue.md" in alert[1]
+
+    (of_alert,) = rig.firing
+    now = rig.clock.now()
+    asked = {
+        "action": "restart_worker:w1:2",
+        "what": "restart_worker",
+        "target": "w1",
+        "reason": "80 requests wait",
+        "expires_at": now + 600,
+        "approvers": ["ann", "bob"],
+    }
+    done = {
+        "action": "set_level:default:1",
+        "what": "set_level",
+        "target": "default",
+        "reason": "Queue fires",
+        "parameters": {"level": "1"},
+    }
+    await rig.store.add_notes(
+        Note("q", "approval", now, asked, (of_alert,)), Note("a", "action", now, done)
+    )
+    await rig.later(1)
+    told = dict(body_of(it) for it in receiver.got[1:])
+    question = told["May this be done? restart_worker w1"]
+    assert "About: Queue (warning): 1 firing" in question
+    assert "because: 80 requests wait" in question
+    assert "asked of: ann, bob" in question
+    assert "without an answer by 2027-01-15 08:10 UTC it is not done" in question
+    assert 'yes: ds4watch approve restart_worker:w1:2 --why "…"' in question
+    assert 'no: ds4watch refuse restart_worker:w1:2 --why "…"' in question
+    assert "firing since" not in question, "the alert is told again"
+    action = told["Done: set_level default"]
+    assert 'to go back: ds4watch act normal --pool default --why "…"' in action
+    assert "with: level 1" in action
+    assert len(receiver.got) == 3
 
 
 @OF_APPRISE

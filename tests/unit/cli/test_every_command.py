@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,8 @@ from typer.main import get_command
 
 from ds4watch.cli import COMMANDS, overview
 from ds4watch.cli.loading import loaded
+from ds4watch.notify.by_hand import group_commands, note_commands
+from ds4watch.notify.samples import sample_group, sample_tellings
 
 NO_JSON = {
     "up": "runs in the foreground",
@@ -65,3 +68,14 @@ def test_the_exit_codes_are_told() -> None:
 def test_what_asks_the_daemon_finds_its_token_in_another_state_folder(name: str) -> None:
     options = {option for it in EVERY[name].params for option in it.opts}
     assert "--admin" not in options or "--state" in options
+
+
+def test_each_command_that_a_message_says_to_type_is_one_of_ours() -> None:
+    notes = [it for _, telling in sample_tellings(0.0) for it in telling.group.notes]
+    found = [*group_commands(sample_group(0.0)), *(c for it in notes for c in note_commands(it))]
+    assert len(found) == 5
+    for _, command in found:
+        program, name, *words = shlex.split(command)
+        assert program == "ds4watch"
+        options = {option for it in EVERY[name].params for option in it.opts}
+        assert {it for it in words if it.startswith("--")} <= options
