@@ -20,7 +20,9 @@ from ds4watch.routing.ejection import (
     BUSY,
     Ejections,
     forget_absent,
+    local_ease,
     local_eject,
+    local_probe,
     local_restore,
 )
 from ds4watch.routing.outliers import Outliers, is_slow
@@ -88,6 +90,16 @@ class Chooser:
         """Return the long prompts of a model that this process may have open; no limit if none."""
         pool = self._routes.pools.get(model)
         return math.inf if pool is None else pool.long_room()
+
+    def begins(self, worker: str) -> None:
+        """Note that a request goes to a worker: to one on probation no second one does now."""
+        if not self._ejections.by_worker and not self._busy.by_worker:
+            return
+        now, dead, busy = self._clock.monotonic(), self._ejections, self._busy
+        self._ejections = local_probe(dead, worker, now)
+        self._busy = local_probe(busy, worker, now, BUSY)
+        if self._ejections is not dead or self._busy is not busy:
+            self._view_until = 0.0
 
     def unreachable(self, worker: str) -> None:
         """Leave a worker out for a while."""
@@ -169,7 +181,7 @@ class Chooser:
 
     def _restore(self, worker: str) -> None:
         if worker in self._busy.by_worker:
-            self._busy = local_restore(self._busy, worker)
+            self._busy = local_ease(self._busy, worker, self._clock.monotonic())
             self._view_until = 0.0
         before = self._ejections
         self._ejections = local_restore(before, worker)

@@ -108,6 +108,7 @@ class Forwarder:
             if call.first_tried_at is None:
                 call.first_tried_at = began_at
             call.turn.sent(worker.id)
+            self._chooser.begins(worker.id)
             try:
                 inflight.begin_attempt(worker.id, is_long=call.is_long)
                 try:
@@ -175,8 +176,11 @@ class Forwarder:
                 self._giving_up = step.because
                 log.warning("requests are given up (%s): %s", step.because, error)
             return None
-        route = await self._state.until_routable(ask, self._wake_wait_seconds)
+        waiting = self._state.until_routable if is_paid else self._state.after_loss
+        route = await waiting(ask, self._wake_wait_seconds)
         if isinstance(route, NoRoute):
+            if route.reason is NoRouteReason.NOT_READY:
+                raise self._no_route(call, route, ask.model)
             return None
         if is_paid:
             self._state.spend_retry()
@@ -229,6 +233,6 @@ def _reply_for(error: AttemptError, call: Call) -> Reply:
         message = f"No worker could answer: {reason} after {call.attempts} attempt(s): {error}"
     else:
         message = f"The answer is cut short, its worker failed ({reason}): {error}"
-    if reason is RetryReason.BUSY:
-        return unavailable(message, code="upstream_busy")
+    if reason in (RetryReason.BUSY, RetryReason.CONNECT):
+        return unavailable(message, code=f"upstream_{reason}")
     return Reply(status_of(error.failure), message, f"upstream_{reason}", kind="api_error")

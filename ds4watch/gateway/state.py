@@ -33,7 +33,8 @@ from ds4watch.shaping.request import NOT_DEGRADING, Degrading, degrading_of
 log = logging.getLogger(__name__)
 
 _ROOM_SECONDS = 0.05
-
+_NEWS_SECONDS = 0.8
+"""A daemon looks at its workers twice a second."""
 
 _MANY_TURNS_SECONDS = 300.0
 
@@ -145,6 +146,25 @@ class GatewayState:
                     await self._news(route)
                     route = self.chooser.choose(ask)
         return route
+
+    async def after_loss(self, ask: Ask, seconds: float) -> RouteDecision | NoRoute:
+        """As `until_routable`, for one whose worker has just gone and was the last to be tried.
+
+        The board may not know yet: for a moment it is waited for who is ready now.
+        """
+        route = self.chooser.choose(ask)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(_NEWS_SECONDS, seconds)):
+                while self._is_without_news(route, ask):
+                    await self._came.wait()
+                    route = self.chooser.choose(ask)
+        return await self.until_routable(ask, seconds)
+
+    def _is_without_news(self, route: RouteDecision | NoRoute, ask: Ask) -> bool:
+        if isinstance(route, RouteDecision) or self.draining:
+            return False
+        is_over = route.reason is NoRouteReason.ALL_TRIED
+        return is_over and not self._is_worth_waiting(route, ask)
 
     def _is_worth_waiting(self, route: NoRoute, ask: Ask) -> bool:
         """Return whether one is seconds away from ready, or from room for who was let in once."""

@@ -137,4 +137,6 @@ def status_of(failure: Failure) -> int:
     """Return the status a client gets for a failure that is final."""
     if failure.status is not None and 500 <= failure.status <= 599:
         return failure.status
+    if failure.reason is RetryReason.CONNECT:
+        return 503  # nothing is wrong with the request, and nobody has seen it
     return 504 if failure.reason is RetryReason.TIMEOUT else 502

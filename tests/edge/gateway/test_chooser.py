@@ -217,3 +217,36 @@ def test_one_that_says_it_is_full_is_passed_over_for_a_moment() -> None:
     fleet.fails(1, RetryReason.BUSY)
     fleet.answers(1)
     assert fleet.chooser.shown()["busy"] == []
+
+
+@pytest.mark.parametrize("reason", [RetryReason.BUSY, RetryReason.CONNECT])
+def test_after_a_pause_one_request_is_let_through_and_the_next_after_another(
+    reason: RetryReason,
+) -> None:
+    fleet = Fleet("w1", "w2")
+    fleet.fails(1, reason)
+    fleet.clock.at += 1.1
+    assert fleet.takes() == {"w1", "w2"}
+    fleet.chooser.begins("w2")
+    assert fleet.takes() == {"w1", "w2"}
+    fleet.chooser.begins("w1")
+    assert fleet.takes() == {"w2"}
+    fleet.answers(1)
+    assert fleet.takes() == {"w1", "w2"}
+
+
+def test_a_full_worker_is_let_back_step_by_step() -> None:
+    fleet = Fleet("w1", "w2")
+    for _ in range(3):
+        fleet.chooser.begins("w1")
+        fleet.fails(1, RetryReason.BUSY)
+        fleet.clock.at += 2.1
+    for _ in range(2):
+        assert fleet.takes() == {"w1", "w2"}
+        fleet.chooser.begins("w1")
+        assert fleet.takes() == {"w2"}
+        fleet.answers(1)
+    fleet.chooser.begins("w1")
+    fleet.answers(1)
+    fleet.chooser.begins("w1")
+    assert fleet.takes() == {"w1", "w2"}

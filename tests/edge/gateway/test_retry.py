@@ -207,7 +207,7 @@ async def test_a_spent_budget_ends_retries_but_not_service_and_is_told_once(
     assert caplog.text.count("worker w1: ") == 1
 
 
-async def test_a_lone_dead_worker_gives_502_and_serves_again_when_it_is_back(
+async def test_a_lone_dead_worker_gives_503_and_serves_again_when_it_is_back(
     tmp_path: Path,
 ) -> None:
     async with FakeWorker("w1") as worker:
@@ -215,7 +215,9 @@ async def test_a_lone_dead_worker_gives_502_and_serves_again_when_it_is_back(
     async with front_of(tmp_path, board_of(worker.view())) as front:
         for _ in range(2):
             async with front.post(CHAT) as response:
-                assert response.status == 502
+                assert response.status == 503
+                assert response.headers["Retry-After"] == "1"
+                assert (await response.json())["error"]["code"] == "upstream_connect"
         async with FakeWorker("w1", port=port), front.post(CHAT) as response:
             assert response.status == 200  # though it was left out: there is nobody else
 

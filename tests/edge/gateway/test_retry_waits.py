@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pytest
 from aiohttp import web
 
 from ds4watch.model.worker import WorkerPhase, WorkerView
@@ -79,7 +80,7 @@ async def test_the_next_try_waits_no_longer_than_is_set(tmp_path: Path) -> None:
             tmp_path, board_of(dead_worker("w1"), near.view()), wake_wait_seconds=0.2
         ) as front,
     ):
-        assert await asked(front) == (502, "1")
+        assert await asked(front) == (503, "1")
 
 
 async def test_who_comes_up_anew_after_nobody_was_ready_is_tried_though_it_failed(
@@ -159,3 +160,38 @@ async def test_all_that_a_dead_worker_had_open_is_answered_by_the_other(tmp_path
             told = await asyncio.gather(*asking)
     assert {status for status, _ in told} == {200}
     assert sum(attempts - 1 for _, attempts in told) > 10
+
+
+@pytest.mark.parametrize("phase", [WorkerPhase.STARTING, WorkerPhase.FAILED])
+async def test_whose_only_worker_died_is_told_when_to_come_again(
+    tmp_path: Path, phase: WorkerPhase
+) -> None:
+    async with (
+        FakeWorker("w1", breaks) as worker,
+        front_of(tmp_path, board_of(worker.view())) as front,
+    ):
+        asking = asyncio.create_task(front.post(CHAT).__aenter__())
+        await worker.arrived.wait()
+        worker.release.set()
+        while not front.serving.state.chooser._outliers._known:
+            await asyncio.sleep(0.01)
+        assert not asking.done()  # the board may know of somebody else in a moment
+        gone = replace(worker.view(), phase=phase)
+        front.serving.state.apply(board_of(gone, version=2))
+        response = await asking
+        assert (response.status, response.headers["Retry-After"]) == (503, "1")
+        assert (await response.json())["error"]["code"] == "no_worker"
+        assert front.serving.state.unserved == {"m": 1}
+        response.release()
+
+
+async def test_another_that_comes_in_that_moment_answers(tmp_path: Path) -> None:
+    async with (
+        FakeWorker("w2") as other,
+        front_of(tmp_path, board_of(dead_worker("w1"))) as front,
+    ):
+        asking = asyncio.create_task(asked(front))
+        while not front.serving.state.chooser.aside():
+            await asyncio.sleep(0.01)
+        front.serving.state.apply(board_of(dead_worker("w1"), other.view(), version=2))
+        assert await asking == (200, "2")

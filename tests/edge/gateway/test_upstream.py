@@ -133,7 +133,10 @@ async def test_an_answer_that_is_none_is_a_clear_502(tmp_path: Path, said: bytes
         writer.write(said)
         await writer.drain()
 
-    async with talking(talk) as worker, front_of(tmp_path, board_of(worker)) as front:
+    async with (
+        talking(talk) as worker,
+        front_of(tmp_path, board_of(worker), wake_wait_seconds=0.05) as front,
+    ):
         async with front.post(CHAT) as response:
             assert response.status == 502
             assert (await response.json())["error"]["code"] == "upstream_broken"

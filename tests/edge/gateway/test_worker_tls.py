@@ -58,7 +58,7 @@ async def test_an_authority_of_ones_own_is_trusted_if_it_is_named(tmp_path: Path
         http.post(gateway.url + "/v1/chat/completions", json=CHAT) as response,
     ):
         text = await response.text()
-    assert response.status == (200 if is_trusted else 502)
+    assert response.status == (200 if is_trusted else 503)
     assert is_trusted or "certificate verify failed" in text
 
 

@@ -21,7 +21,7 @@ from ds4watch.routing.retry import (
 @pytest.mark.parametrize(
     ("reason", "status", "told"),
     [
-        (RetryReason.CONNECT, None, 502),
+        (RetryReason.CONNECT, None, 503),
         (RetryReason.TIMEOUT, None, 504),
         (RetryReason.BROKEN, None, 502),
         (RetryReason.STATUS_5XX, 500, 500),
