@@ -78,9 +78,7 @@ async def open_beside(
     rolling = RollingCommands(
         daemon.rolling, surge=lambda specs: room(parts.gpus.last, specs, most=most)
     )
-    commands = Commands(
-        daemon.engine, parts.state, daemon.wishes, rolling, daemon.keys, daemon.clock
-    )
+    commands = Commands(daemon.engine, parts, daemon.wishes, rolling, daemon.keys, daemon.clock)
     hooks = await _notify(daemon, blueprint, parts, queries, commands, stack)
     asker = Asker(
         daemon.engine.known,

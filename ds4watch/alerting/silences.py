@@ -18,6 +18,7 @@ from ds4watch.promql.storage import Matcher, MatchOp
 
 MAX_MATCHERS = 32
 MAX_VALUE_CHARS = 1024
+_MOST_TOLD = 10
 _WRITTEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
@@ -48,6 +49,25 @@ def mute_of(silences: Sequence[Silence], now: UnixSeconds) -> Callable[[Labels],
     """Return whether nobody is to be told of an alert with these labels."""
     in_force = [it for it in silences if it.is_in_force(now)]
     return lambda labels: any(_covers(it, labels) for it in in_force)
+
+
+def muted_told(firing: Sequence[Labels], silence: Silence) -> str:
+    """Return which of the alerts that fire a silence mutes, in words."""
+    names = _names(firing, silence)
+    return f"mutes {names}" if names else "it mutes nothing that fires now"
+
+
+def unmuted_told(firing: Sequence[Labels], silence: Silence) -> str:
+    """Return which of the alerts that fire are told of again without a silence, in words."""
+    names = _names(firing, silence)
+    return f"{names} may be told of again" if names else "nothing that it mutes fires now"
+
+
+def _names(firing: Sequence[Labels], silence: Silence) -> str:
+    found = [dict(it) for it in firing if _covers(silence, it)]
+    told = [f"{it.get('alertname', '')} ({it.get('severity', '-')})" for it in found]
+    more = f" and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
+    return ", ".join(told[:_MOST_TOLD]) + more
 
 
 def _covers(silence: Silence, labels: Labels) -> bool:

@@ -53,15 +53,14 @@ class AdminClient:
         """Return the silences in force and to come, with `over` the last ones too."""
         return self._all("/silences", "silences", over=over)
 
-    def silence(self, *, matchers: list[str], seconds: float, who: str, why: str) -> dict[str, Any]:
+    def silence(self, body: dict[str, Any]) -> dict[str, Any]:
         """Place a silence and return it. Raises AdminError."""
-        body = {"matchers": matchers, "seconds": seconds, "who": who, "why": why}
         placed: dict[str, Any] = self._ask("POST", "/silences", body)
         return placed
 
-    def unsilence(self, silence: str, *, who: str) -> None:
-        """End a silence. Raises AdminError."""
-        self._ask("DELETE", f"/silences/{quote(silence, safe='')}{_query(who=who)}")
+    def unsilence(self, silence: str, *, who: str, dry_run: bool) -> str:
+        """End a silence; of a dry run, return what would follow. Raises AdminError."""
+        return self._end(f"/silences/{quote(silence, safe='')}", who=who, dry_run=dry_run)
 
     def actions(self, *, limit: int, **wanted: str | None) -> list[dict[str, Any]]:
         """Return the newest actions by status, kind, target. Raises AdminError."""
@@ -101,9 +100,8 @@ class AdminClient:
         rules: list[dict[str, Any]] = self._ask("GET", f"/rules/{quote(name, safe='')}")["rules"]
         return rules
 
-    def hold(self, *, target: str, seconds: float, who: str, why: str) -> dict[str, Any]:
+    def hold(self, target: str, body: dict[str, Any]) -> dict[str, Any]:
         """Place a hold and return it. Raises AdminError."""
-        body = {"seconds": seconds, "who": who, "why": why}
         placed: dict[str, Any] = self._ask("PUT", f"/holds/{quote(target, safe='')}", body)
         return placed
 
@@ -112,10 +110,10 @@ class AdminClient:
         asked: dict[str, Any] = self._ask("POST", "/actions", body)
         return asked
 
-    def decide(self, action: str, verb: str, *, who: str, why: str) -> dict[str, Any]:
+    def decide(self, action: str, verb: str, body: dict[str, Any]) -> dict[str, Any]:
         """Approve, refuse or undo an action; return the command. Raises AdminError."""
         path = f"/actions/{quote(action, safe='')}/{verb}"
-        asked: dict[str, Any] = self._ask("POST", path, {"who": who, "why": why})
+        asked: dict[str, Any] = self._ask("POST", path, body)
         return asked
 
     def command(self, number: int) -> dict[str, Any]:
@@ -129,10 +127,10 @@ class AdminClient:
         found: dict[str, Any] = self._ask("GET", f"/policy/explain?{query}")
         return found
 
-    def steer(self, worker: str, verb: str, *, who: str, why: str) -> dict[str, Any]:
+    def steer(self, worker: str, verb: str, body: dict[str, Any]) -> dict[str, Any]:
         """Ask something of a worker and return what follows. Raises AdminError."""
         path = f"/workers/{quote(worker, safe='')}/{verb}"
-        told: dict[str, Any] = self._ask("POST", path, {"who": who, "why": why})
+        told: dict[str, Any] = self._ask("POST", path, body)
         return told
 
     def apply(
@@ -156,22 +154,22 @@ class AdminClient:
         found: dict[str, Any] | None = self._ask("GET", "/fleet/change")["change"]
         return found
 
-    def steer_change(self, verb: str, *, who: str, why: str) -> str:
+    def steer_change(self, verb: str, body: dict[str, Any]) -> str:
         """Pause, resume or abort the change; return what follows. Raises AdminError."""
-        return str(self._ask("POST", f"/fleet/{verb}", {"who": who, "why": why})["told"])
+        return str(self._ask("POST", f"/fleet/{verb}", body)["told"])
 
     def keys(self) -> list[dict[str, Any]]:
         """Return the API keys of the gateway. Raises AdminError."""
         found: list[dict[str, Any]] = self._ask("GET", "/keys")["keys"]
         return found
 
-    def add_key(self, body: dict[str, Any]) -> None:
-        """Let a new key in. Raises AdminError."""
-        self._ask("POST", "/keys", body)
+    def add_key(self, body: dict[str, Any]) -> str:
+        """Let a new key in; return what follows. Raises AdminError."""
+        return str(self._ask("POST", "/keys", body)["told"])
 
-    def change_key(self, name: str, verb: str, body: dict[str, Any]) -> None:
-        """Revoke or rotate a key. Raises AdminError."""
-        self._ask("POST", f"/keys/{quote(name, safe='')}/{verb}", body)
+    def change_key(self, name: str, verb: str, body: dict[str, Any]) -> str:
+        """Revoke or rotate a key; return what follows. Raises AdminError."""
+        return str(self._ask("POST", f"/keys/{quote(name, safe='')}/{verb}", body)["told"])
 
     def golden_runs(self) -> list[dict[str, Any]]:
         """Return golden runs, newest first. Raises AdminError."""
@@ -196,9 +194,13 @@ class AdminClient:
         found: dict[str, Any] = self._ask("GET", f"/quality/table?{query}")
         return found
 
-    def lift(self, *, target: str, who: str) -> None:
-        """Lift a hold. Raises AdminError."""
-        self._ask("DELETE", f"/holds/{quote(target, safe='')}?{urlencode({'who': who})}")
+    def lift(self, target: str, *, who: str, dry_run: bool) -> str:
+        """Lift a hold; of a dry run, return what would follow. Raises AdminError."""
+        return self._end(f"/holds/{quote(target, safe='')}", who=who, dry_run=dry_run)
+
+    def _end(self, path: str, *, who: str, dry_run: bool) -> str:
+        found = self._ask("DELETE", path + _query(who=who, dry_run=dry_run or None))
+        return "" if found is None else str(found["told"])
 
     def _all(self, path: str, key: str, /, **wanted: Any) -> list[dict[str, Any]]:
         """Return a list, all its pages."""

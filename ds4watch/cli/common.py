@@ -42,6 +42,7 @@ Admin = Annotated[
         help="Address of the daemon's admin API. [default: as in the settings]",
     ),
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would follow.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs to read.")]
 
 

@@ -11,10 +11,20 @@ from typing import Annotated, Any
 import typer
 
 from ds4watch.cli.client import AdminClient, AdminError
-from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json, tell
+from ds4watch.cli.common import (
+    Admin,
+    Config,
+    DryRun,
+    Json,
+    State,
+    connect,
+    new_app,
+    print_json,
+    tell,
+)
 from ds4watch.cli.display import instant
 from ds4watch.cli.forecast_lines import forecast_lines
-from ds4watch.cli.hold import user_name
+from ds4watch.cli.hold import asked_by_hand, user_name
 
 app = new_app(no_args_is_help=True)
 
@@ -22,7 +32,6 @@ _FOLLOW_SECONDS = 1.0
 _ENDED = ("done", "returned")
 Why = Annotated[str, typer.Option("--why", help="The reason; it is kept in the audit.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")]
 Watch = Annotated[bool, typer.Option("--watch", help="Go on telling until it has ended.")]
 _BY_HAND = "by hand"
 
@@ -42,7 +51,7 @@ def apply(
     ] = None,
     *,
     yes: Yes = False,
-    dry_run: DryRun = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
     watch: Watch = False,
     why: Why = _BY_HAND,
     config: Config = None,
@@ -120,6 +129,8 @@ def forecast(
 @app.command()
 def pause(
     why: Why = _BY_HAND,
+    *,
+    dry_run: DryRun = False,
     config: Config = None,
     state: State = None,
     admin: Admin = None,
@@ -129,12 +140,15 @@ def pause(
 
     Example: ds4watch fleet pause --why "lunch"
     """
-    _steer("pause", why, config, state, admin, as_json=as_json)
+    client = connect(config, admin, state).client
+    _steer(client, "pause", asked_by_hand(why, dry_run=dry_run), as_json=as_json)
 
 
 @app.command()
 def resume(
     why: Why = _BY_HAND,
+    *,
+    dry_run: DryRun = False,
     config: Config = None,
     state: State = None,
     admin: Admin = None,
@@ -144,12 +158,15 @@ def resume(
 
     Example: ds4watch fleet resume
     """
-    _steer("resume", why, config, state, admin, as_json=as_json)
+    client = connect(config, admin, state).client
+    _steer(client, "resume", asked_by_hand(why, dry_run=dry_run), as_json=as_json)
 
 
 @app.command()
 def abort(
     why: Why = _BY_HAND,
+    *,
+    dry_run: DryRun = False,
     config: Config = None,
     state: State = None,
     admin: Admin = None,
@@ -159,20 +176,12 @@ def abort(
 
     Example: ds4watch fleet abort --why "answers are odd"
     """
-    _steer("abort", why, config, state, admin, as_json=as_json)
-
-
-def _steer(
-    verb: str,
-    why: str,
-    config: Path | None,
-    state: Path | None,
-    admin: str | None,
-    *,
-    as_json: bool,
-) -> None:
     client = connect(config, admin, state).client
-    told = client.steer_change(verb, who=user_name(), why=why)
+    _steer(client, "abort", asked_by_hand(why, dry_run=dry_run), as_json=as_json)
+
+
+def _steer(client: AdminClient, verb: str, body: dict[str, Any], *, as_json: bool) -> None:
+    told = client.steer_change(verb, body)
     tell(told, {"told": told}, as_json=as_json)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import getpass
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
+from ds4watch.cli.common import Admin, Config, DryRun, Json, State, connect, new_app, print_json
 from ds4watch.cli.display import instant
 from ds4watch.model.errors import ConfigError, Located
 
@@ -28,6 +28,8 @@ def hold(
     span: Annotated[
         str, typer.Option("--for", metavar="TIME", help="How long: 30s, 15m, 2h, 1d.")
     ] = "1h",
+    *,
+    dry_run: DryRun = False,
     config: Config = None,
     state: State = None,
     admin: Admin = None,
@@ -39,11 +41,13 @@ def hold(
     """
     target = held(target, pool)
     client = connect(config, admin, state).client
-    placed = client.hold(target=target, seconds=seconds_of(span), who=user_name(), why=why)
+    body = {**asked_by_hand(why, dry_run=dry_run), "seconds": seconds_of(span)}
+    placed = client.hold(target, body)
     if as_json:
         print_json(placed)
         return
-    typer.echo(f"hold on {target} until {instant(placed.get('until_at'))}")
+    told = f"hold on {target} until {instant(placed['until_at'])}; {placed['told']}"
+    typer.echo(f"dry run: {told}; nothing is done" if dry_run else told)
 
 
 def held(target: str, pool: str) -> str:
@@ -62,6 +66,11 @@ def seconds_of(span: str) -> float:
         message = f"must be a time such as 30s, 15m, 2h or 1d, got {span!r}"
         raise ConfigError(Located(message, field="--for"))
     return seconds
+
+
+def asked_by_hand(why: str, *, dry_run: bool) -> dict[str, Any]:
+    """Return what all that people ask for says: who, why, and whether it is only to be told."""
+    return {"who": user_name(), "why": why, **({"dry_run": True} if dry_run else {})}
 
 
 def user_name() -> str:

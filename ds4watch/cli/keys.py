@@ -15,10 +15,20 @@ from rich.table import Table
 
 from ds4watch.access.keys import digest, new_secret
 from ds4watch.access.signature import signing_key
-from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json, tell
+from ds4watch.cli.common import (
+    Admin,
+    Config,
+    DryRun,
+    Json,
+    State,
+    connect,
+    new_app,
+    print_json,
+    tell,
+)
 from ds4watch.cli.console import console
 from ds4watch.cli.display import instant
-from ds4watch.cli.hold import seconds_of, user_name
+from ds4watch.cli.hold import asked_by_hand, seconds_of
 from ds4watch.model.errors import ConfigError, Located
 from ds4watch.model.money import NANOS_PER_UNIT, nanos_from_decimal
 
@@ -90,6 +100,7 @@ def add(
     signed: Annotated[
         bool, typer.Option("--signed", help="Its requests are signed; the secret is never sent.")
     ] = False,
+    dry_run: DryRun = False,
     why: Why = "",
     config: Config = None,
     state: State = None,
@@ -119,17 +130,18 @@ def add(
             "month": _nanos(month, "--budget-month"),
         },
         "expires_at": None if expires is None else time.time() + seconds_of(expires),
-        "who": user_name(),
-        "why": why,
+        **asked_by_hand(why, dry_run=dry_run),
     }
-    connect(config, admin, state).client.add_key(body)
-    _show(name, secret, as_json=as_json)
+    told = connect(config, admin, state).client.add_key(body)
+    _show(name, secret, told if dry_run else "", as_json=as_json)
 
 
 @app.command()
 def revoke(
     name: Name,
     why: Why = "",
+    *,
+    dry_run: DryRun = False,
     config: Config = None,
     state: State = None,
     admin: Admin = None,
@@ -139,9 +151,9 @@ def revoke(
 
     Example: ds4watch keys revoke team-a --why "it was in a public repository"
     """
-    body = {"who": user_name(), "why": why}
-    connect(config, admin, state).client.change_key(name, "revoke", body)
-    tell(f"{name} is let in no more", {"revoked": name}, as_json=as_json)
+    client = connect(config, admin, state).client
+    told = client.change_key(name, "revoke", asked_by_hand(why, dry_run=dry_run))
+    tell(told, {"told": told} if dry_run else {"revoked": name}, as_json=as_json)
 
 
 @app.command()
@@ -152,6 +164,8 @@ def rotate(
     ] = None,
     signed: Annotated[bool, typer.Option("--signed", help="It is a key that signs.")] = False,
     why: Why = "",
+    *,
+    dry_run: DryRun = False,
     config: Config = None,
     state: State = None,
     admin: Admin = None,
@@ -166,14 +180,17 @@ def rotate(
         "sha256": digest(secret),
         "signing": signing_key(secret) if signed else "",
         "grace_seconds": 0.0 if grace is None else seconds_of(grace),
-        "who": user_name(),
-        "why": why,
+        **asked_by_hand(why, dry_run=dry_run),
     }
-    connect(config, admin, state).client.change_key(name, "rotate", body)
-    _show(name, secret, as_json=as_json)
+    told = connect(config, admin, state).client.change_key(name, "rotate", body)
+    _show(name, secret, told if dry_run else "", as_json=as_json)
 
 
-def _show(name: str, secret: str, *, as_json: bool) -> None:
+def _show(name: str, secret: str, would: str, *, as_json: bool) -> None:
+    """Show a secret; `would`: what a dry run was told, whose secret is worth nothing."""
+    if would:
+        tell(would, {"name": name, "told": would}, as_json=as_json)
+        return
     if as_json:
         print_json({"name": name, "secret": secret})
         return

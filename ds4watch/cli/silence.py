@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
+from ds4watch.cli.common import Admin, Config, DryRun, Json, State, connect, new_app, print_json
 from ds4watch.cli.display import instant
-from ds4watch.cli.hold import seconds_of, user_name
+from ds4watch.cli.hold import asked_by_hand, seconds_of
 
 app = new_app()
 
@@ -27,6 +27,8 @@ def silence(
     span: Annotated[
         str, typer.Option("--for", metavar="TIME", help="How long: 30s, 15m, 2h, 1d.")
     ] = "1h",
+    *,
+    dry_run: DryRun = False,
     config: Config = None,
     state: State = None,
     admin: Admin = None,
@@ -39,16 +41,14 @@ def silence(
     Example: ds4watch silence QueueDepthHigh worker=tiny-full-1 --for 2h --why "load test"
     """
     client = connect(config, admin, state).client
-    placed = client.silence(
-        matchers=[matcher_of(it) for it in matchers],
-        seconds=seconds_of(span),
-        who=user_name(),
-        why=why,
-    )
+    asked = {"matchers": [matcher_of(it) for it in matchers], "seconds": seconds_of(span)}
+    placed = client.silence(asked | asked_by_hand(why, dry_run=dry_run))
     if as_json:
         print_json(placed)
         return
-    typer.echo(f"silence {placed['id']} until {instant(placed['ends_at'])}")
+    until = f"until {instant(placed['ends_at'])}; {placed['told']}"
+    told = f"dry run: a silence {until}; nothing is done"
+    typer.echo(told if dry_run else f"silence {placed['id']} {until}")
 
 
 def matcher_of(text: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ds4watch.cli.asking import Action, Why, tell
-from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app
-from ds4watch.cli.hold import user_name
+from ds4watch.cli.common import Admin, Config, DryRun, Json, State, connect, new_app
+from ds4watch.cli.hold import asked_by_hand
 
 app = new_app()
 
@@ -13,6 +13,8 @@ app = new_app()
 def undo(
     action: Action,
     why: Why,
+    *,
+    dry_run: DryRun = False,
     config: Config = None,
     state: State = None,
     admin: Admin = None,
@@ -23,5 +25,5 @@ def undo(
     Example: ds4watch undo act:12 --why "it is well again"
     """
     client = connect(config, admin, state).client
-    command = client.decide(action, "undo", who=user_name(), why=why)
+    command = client.decide(action, "undo", asked_by_hand(why, dry_run=dry_run))
     tell(client, command, as_json=as_json)

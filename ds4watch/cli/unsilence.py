@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ds4watch.cli.client import AdminClient
-from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, tell
+from ds4watch.cli.common import Admin, Config, DryRun, Json, State, connect, new_app, tell
 from ds4watch.cli.hold import user_name
 from ds4watch.model.errors import ConfigError, Located
 
@@ -17,6 +17,8 @@ app = new_app()
 @app.command()
 def unsilence(
     silence: Annotated[str, typer.Argument(metavar="ID", help="The silence, or how it begins.")],
+    *,
+    dry_run: DryRun = False,
     config: Config = None,
     state: State = None,
     admin: Admin = None,
@@ -28,7 +30,11 @@ def unsilence(
     """
     client = connect(config, admin, state).client
     found = _one(client, silence)
-    client.unsilence(found, who=user_name())
+    would = client.unsilence(found, who=user_name(), dry_run=dry_run)
+    if dry_run:
+        told = f"dry run: silence {found} is ended; {would}; nothing is done"
+        tell(told, {"would_end": found, "told": would}, as_json=as_json)
+        return
     tell(f"silence {found} is ended", {"ended": found}, as_json=as_json)
 
 

@@ -9,11 +9,21 @@ from typing import Annotated, Any
 
 import typer
 
-from ds4watch.cli.client import AdminError
-from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json, tell
+from ds4watch.cli.client import AdminClient, AdminError
+from ds4watch.cli.common import (
+    Admin,
+    Config,
+    DryRun,
+    Json,
+    State,
+    connect,
+    new_app,
+    print_json,
+    tell,
+)
 from ds4watch.cli.console import console
 from ds4watch.cli.display import fleet_table
-from ds4watch.cli.hold import user_name
+from ds4watch.cli.hold import asked_by_hand
 from ds4watch.fleet.ring_log import Follower, last_lines
 
 app = new_app()
@@ -54,6 +64,8 @@ def workers(
 def drain(
     worker: Worker,
     why: Why = _BY_HAND,
+    *,
+    dry_run: DryRun = False,
     config: Config = None,
     state: State = None,
     admin: Admin = None,
@@ -63,13 +75,16 @@ def drain(
 
     Example: ds4watch workers drain tiny-full-0 --why "to look at it"
     """
-    _steer("drain", worker, why, config, state, admin, as_json=as_json)
+    client = connect(config, admin, state).client
+    _steer(client, "drain", worker, asked_by_hand(why, dry_run=dry_run), as_json=as_json)
 
 
 @app.command()
 def stop(
     worker: Worker,
     why: Why = _BY_HAND,
+    *,
+    dry_run: DryRun = False,
     config: Config = None,
     state: State = None,
     admin: Admin = None,
@@ -79,7 +94,8 @@ def stop(
 
     Example: ds4watch workers stop tiny-full-0 --why "its GPU is lent out"
     """
-    _steer("stop", worker, why, config, state, admin, as_json=as_json)
+    client = connect(config, admin, state).client
+    _steer(client, "stop", worker, asked_by_hand(why, dry_run=dry_run), as_json=as_json)
 
 
 @app.command()
@@ -91,6 +107,7 @@ def start(
         bool,
         typer.Option("--fresh", help="Anew, as its profile says: after want of memory too."),
     ] = False,
+    dry_run: DryRun = False,
     config: Config = None,
     state: State = None,
     admin: Admin = None,
@@ -100,13 +117,17 @@ def start(
 
     Example: ds4watch workers start tiny-full-0 --why "the driver is mended"
     """
-    _steer("fresh" if fresh else "start", worker, why, config, state, admin, as_json=as_json)
+    client = connect(config, admin, state).client
+    verb = "fresh" if fresh else "start"
+    _steer(client, verb, worker, asked_by_hand(why, dry_run=dry_run), as_json=as_json)
 
 
 @app.command()
 def restart(
     worker: Worker,
     why: Why = _BY_HAND,
+    *,
+    dry_run: DryRun = False,
     config: Config = None,
     state: State = None,
     admin: Admin = None,
@@ -116,13 +137,16 @@ def restart(
 
     Example: ds4watch workers restart tiny-full-0
     """
-    _steer("restart", worker, why, config, state, admin, as_json=as_json)
+    client = connect(config, admin, state).client
+    _steer(client, "restart", worker, asked_by_hand(why, dry_run=dry_run), as_json=as_json)
 
 
 @app.command()
 def sleep(
     worker: Worker,
     why: Why = _BY_HAND,
+    *,
+    dry_run: DryRun = False,
     config: Config = None,
     state: State = None,
     admin: Admin = None,
@@ -132,13 +156,16 @@ def sleep(
 
     Example: ds4watch workers sleep sim-full-0
     """
-    _steer("sleep", worker, why, config, state, admin, as_json=as_json)
+    client = connect(config, admin, state).client
+    _steer(client, "sleep", worker, asked_by_hand(why, dry_run=dry_run), as_json=as_json)
 
 
 @app.command()
 def wake(
     worker: Worker,
     why: Why = _BY_HAND,
+    *,
+    dry_run: DryRun = False,
     config: Config = None,
     state: State = None,
     admin: Admin = None,
@@ -148,21 +175,14 @@ def wake(
 
     Example: ds4watch workers wake sim-full-0
     """
-    _steer("wake", worker, why, config, state, admin, as_json=as_json)
+    client = connect(config, admin, state).client
+    _steer(client, "wake", worker, asked_by_hand(why, dry_run=dry_run), as_json=as_json)
 
 
 def _steer(
-    verb: str,
-    worker: str,
-    why: str,
-    config: Path | None,
-    state: Path | None,
-    admin: str | None,
-    *,
-    as_json: bool,
+    client: AdminClient, verb: str, worker: str, body: dict[str, Any], *, as_json: bool
 ) -> None:
-    client = connect(config, admin, state).client
-    found = client.steer(worker, verb, who=user_name(), why=why)
+    found = client.steer(worker, verb, body)
     tell(found["told"], found, as_json=as_json)
 
 

@@ -37,16 +37,23 @@ class AdminDesk:
     audit: Callable[[AuditEntry], Awaitable[None]]
 
     async def silence(
-        self, *, matchers: Sequence[str], starts_at: float | None, until: float, who: str, why: str
+        self,
+        *,
+        matchers: Sequence[str],
+        starts_at: float | None,
+        until: float,
+        who: str,
+        why: str,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
         """Mute the messages of alerts for a while; return the silence. Raises RefusedError."""
         return await self.silences.place(
-            matchers=matchers, starts_at=starts_at, until=until, who=who, why=why
+            matchers=matchers, starts_at=starts_at, until=until, who=who, why=why, dry_run=dry_run
         )
 
-    async def unsilence(self, silence: str, *, who: str) -> bool:
-        """End a silence; False if none is in force or to come by this id."""
-        return await self.silences.expire(silence, who=who)
+    async def unsilence(self, silence: str, *, who: str, dry_run: bool = False) -> str | None:
+        """End a silence; return what follows, None if none is in force or to come by this id."""
+        return await self.silences.expire(silence, who=who, dry_run=dry_run)
 
     async def listed_silences(self, *, over: bool) -> list[dict[str, Any]]:
         """Return the silences in force and to come, with `over` also those that ended."""

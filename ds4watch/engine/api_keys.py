@@ -115,7 +115,7 @@ class ApiKeys:
         now = self._clock.now()
         return [self._told(key, now) for _, key in sorted(self._keys.items())]
 
-    async def add(self, key: StoredKey, *, who: str, why: str) -> None:
+    async def add(self, key: StoredKey, *, who: str, why: str, dry_run: bool = False) -> None:
         """Store a new key and let it in. Raises RefusedError if its name is taken, StoreError."""
         now = self._clock.now()
         known = self._keys.get(key.name)
@@ -125,20 +125,30 @@ class ApiKeys:
         if len(list(self._live(now))) >= MAX_KEYS:
             message = f"there are {MAX_KEYS} keys, and no more can be kept: revoke some"
             raise RefusedError(message)
-        await self._save(replace(key, created_at=now), "added", who=who, why=why)
+        if not dry_run:
+            await self._save(replace(key, created_at=now), "added", who=who, why=why)
 
-    async def revoke(self, name: str, *, who: str, why: str) -> bool:
+    async def revoke(self, name: str, *, who: str, why: str, dry_run: bool = False) -> bool:
         """End a key; False if there is none of the name. Raises StoreError."""
         key = self._keys.get(name)
         now = self._clock.now()
         if key is None or not key.is_live(now):
             return False
         gone = replace(key, revoked_at=now, old_sha256="", old_until_at=None)
-        await self._save(gone, "revoked", who=who, why=why)
+        if not dry_run:
+            await self._save(gone, "revoked", who=who, why=why)
         return True
 
     async def rotate(
-        self, name: str, *, sha256: str, signing: str, grace_seconds: float, who: str, why: str
+        self,
+        name: str,
+        *,
+        sha256: str,
+        signing: str,
+        grace_seconds: float,
+        who: str,
+        why: str,
+        dry_run: bool = False,
     ) -> bool:
         """Give a key another secret; the old one is good for a while yet, but not for signing.
 
@@ -158,7 +168,8 @@ class ApiKeys:
             old_sha256=key.sha256 if grace_seconds and not signing else "",
             old_until_at=now + grace_seconds if grace_seconds and not signing else None,
         )
-        await self._save(fresh, "rotated", who=who, why=why)
+        if not dry_run:
+            await self._save(fresh, "rotated", who=who, why=why)
         return True
 
     async def _save(self, key: StoredKey, what: str, *, who: str, why: str) -> None:

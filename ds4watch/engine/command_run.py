@@ -122,7 +122,7 @@ def silencing(silences: SilenceDesk) -> Mapping[str, Carry]:
 
     async def unsilence(command: Command) -> str:
         silence_id = str(command.body["silence"])
-        if not await silences.expire(silence_id, who=command.who):
+        if await silences.expire(silence_id, who=command.who) is None:
             raise RefusedError(f"no silence {silence_id} is in force")
         return f"silence {silence_id} ended"
 

@@ -12,9 +12,9 @@ from ds4watch.engine.command_run import Carry
 from ds4watch.history.asked_values import Command
 from ds4watch.history.rows import ActionRecord
 from ds4watch.history.state import StateStore
-from ds4watch.model.action import ActionStatus, Hold
+from ds4watch.model.action import ActionPlan, ActionStatus, Hold
 from ds4watch.model.errors import RefusedError
-from ds4watch.model.ports import Clock
+from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.service_policy import DEFAULT_POOL
 from ds4watch.policy.aftermath import undo_claim
 from ds4watch.policy.by_hand import Answer, Order, claims_of, order, undo
@@ -79,7 +79,7 @@ class Orders:
         """Answer what was asked for; the plans among the answers are to be committed."""
         answers = []
         for it in list(self._open.values()):
-            answer = await self._before(it.command)
+            answer = None if _is_dry(it.command) else await self._before(it.command)
             if answer is None:
                 answer = self._answer(it.command, standing, ladders)
             answers.append(answer)
@@ -130,7 +130,10 @@ class Orders:
     ) -> Answer:
         if command.kind == _UNDO:
             action, why = _text(command, "action"), _text(command, "why")
-            return undo(command.id, action, standing.past, standing, who=command.who, why=why)
+            return undo(
+                command.id, action, standing.past, standing,
+                who=command.who, why=why, dry_run=_is_dry(command),
+            )  # fmt: skip
         asked = _order(command)
         return order(asked, self._policy, standing, ladder_of(ladders, asked.pool))
 
@@ -139,6 +142,8 @@ class Orders:
         if found.decided_by == command.who and found.status is not ActionStatus.REFUSED:
             return f"{found.plan.kind} on {found.plan.target} was approved: it is {found.status}"
         await self._decide(command, found, ActionStatus.PLANNED)
+        if _is_dry(command):
+            return f"would be begun: {found.plan.kind} on {found.plan.target}; nothing is done"
         self._runner.submit([replace(found.plan, expires_at=None)])
         return f"{found.plan.kind} on {found.plan.target} is approved"
 
@@ -148,7 +153,7 @@ class Orders:
         if found.decided_by == command.who and found.status is ActionStatus.REFUSED:
             return told
         await self._decide(command, found, ActionStatus.REFUSED)
-        return told
+        return f"dry run: {told}; it goes on to wait" if _is_dry(command) else told
 
     async def _asked_for(self, command: Command) -> ActionRecord:
         name = _text(command, "action")
@@ -167,8 +172,22 @@ class Orders:
             message = f"only {', '.join(plan.approvers)} may say, not {command.who}"
             raise RefusedError(message)
         now = self._clock.now()
+        if _is_dry(command):
+            await self._check_dry(plan, status, now)
+            return
         if not await self._state.decide_action(plan.id, status, who=command.who, at=now, why=why):
             message = "it is too late: it waits no longer"
+            raise RefusedError(message)
+
+    async def _check_dry(self, plan: ActionPlan, status: ActionStatus, now: UnixSeconds) -> None:
+        """Raise RefusedError for what the claim of an action that is approved of would meet."""
+        if plan.expires_at is not None and now >= plan.expires_at:
+            message = "it is too late: it waits no longer"
+            raise RefusedError(message)
+        names = {_ALL, plan.pool, plan.target}
+        held = next((it for it in await self._state.holds(now) if it.target in names), None)
+        if status is ActionStatus.PLANNED and held is not None:
+            message = f"hold: {held.who} holds {held.target}: {held.why}"
             raise RefusedError(message)
 
     async def _hold(self, command: Command) -> str:
@@ -198,8 +217,12 @@ def _order(command: Command) -> Order:
         target=_text(command, "target"),
         who=command.who,
         why=_text(command, "why"),
-        dry_run=bool(command.body.get("dry_run")),
+        dry_run=_is_dry(command),
     )
+
+
+def _is_dry(command: Command) -> bool:
+    return bool(command.body.get("dry_run"))
 
 
 def _text(command: Command, name: str) -> str:

@@ -13,6 +13,7 @@ from ds4watch.history.rows import StartTime
 from ds4watch.history.state import StateStore
 from ds4watch.model.errors import RefusedError
 from ds4watch.model.ports import Clock, UnixSeconds
+from ds4watch.model.worker import WorkerPhase
 
 _WISHES = {
     "drain": Wish.DRAINED,
@@ -20,6 +21,8 @@ _WISHES = {
     "sleep": Wish.ASLEEP,
     "wake": Wish.READY,
 }
+_COMES_BACK = ("restart", "fresh")
+_TAKES_AWAY = ("drain", "stop", "sleep", *_COMES_BACK)
 _DONE = {
     "drain": "taken out of the routing",
     "stop": "to be drained and stopped",
@@ -47,8 +50,12 @@ class PersonWishes:
         wanted = {name: _wanted(wish) for name, wish in self._wishes.items()}
         await self._supervisor.wish(By.PERSON, wanted)
 
-    async def steer(self, worker: str, verb: str, *, who: str, why: str) -> str | None:
+    async def steer(
+        self, worker: str, verb: str, *, who: str, why: str, dry_run: bool = False
+    ) -> str | None:
         """Store and follow a person's wish; return what is going to happen, None: no such worker.
+
+        A dry run checks it and tells what would happen.
 
         Raises RefusedError if the worker cannot be that, StoreError if it cannot be stored.
         """
@@ -62,6 +69,8 @@ class PersonWishes:
         if verb == "sleep" and not limits.can_sleep:
             message = f"{worker} has no sleep mode: its profile needs `sleep: true`"
             raise RefusedError(message)
+        if dry_run:
+            return f"dry run: {worker}: {_DONE[verb]}; {self._left(worker, verb)}; nothing is done"
         now = self._clock.now()
         fresh = WorkerWish(worker, None, None, None, who, why, now)
         wish = _after(self._wishes.get(worker, fresh), verb, now)
@@ -73,6 +82,13 @@ class PersonWishes:
             await self._supervisor.ladders.forget(worker, told)
         await self.tell()
         return f"{worker}: {_DONE[verb]}"
+
+    def _left(self, worker: str, verb: str) -> str:
+        """Return how many workers get requests once one is what is asked of it, in words."""
+        ready = {it.id for it in self._supervisor.views() if it.phase is WorkerPhase.READY}
+        left = ready - {worker} if verb in _TAKES_AWAY else ready
+        meanwhile = " meanwhile" if verb in _COMES_BACK else ""
+        return f"{len(left)} workers are ready{meanwhile}, {len(ready)} are now"
 
 
 def learned(starts: Iterable[StartTime]) -> StartTimes:

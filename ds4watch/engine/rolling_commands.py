@@ -60,21 +60,23 @@ class RollingCommands:
         await run.keep(await self._kept(change, wanted, who, why), self._entry(change, who, why))
         return shown | {"begun": True}
 
-    async def steer(self, verb: str, *, who: str, why: str) -> str:
+    async def steer(self, verb: str, *, who: str, why: str, dry_run: bool = False) -> str:
         """Pause, go on with or give back the change; return what follows.
 
         Raises RefusedError without a change that it could be said of, StoreError.
         """
         async with self._run.turn:
-            return await self._steer(verb, who, why)
+            return await self._steer(verb, who, why, dry_run=dry_run)
 
-    async def _steer(self, verb: str, who: str, why: str) -> str:
+    async def _steer(self, verb: str, who: str, why: str, *, dry_run: bool) -> str:
         run = self._run
         kept = run.kept
         if kept is None or not run.is_running:
             message = "no rolling change is under way"
             raise RefusedError(message)
         change, told = _steered(kept.change, verb, f"{who}: {why}", self._sight.clock.now())
+        if dry_run:
+            return f"dry run: {told}; nothing is done"
         if change != kept.change:
             now = self._sight.clock.now()
             entry = AuditEntry(now, AuditKind.FLEET, FLEET, f"{verb}: {why}", who=who)

@@ -6,9 +6,10 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from ds4watch.alerting.silences import read_matchers
+from ds4watch.alerting.silences import muted_told, read_matchers, unmuted_told
 from ds4watch.engine.parts import Known
 from ds4watch.history.desk import Desk
+from ds4watch.model.alert import AlertPhase, AlertState
 from ds4watch.model.errors import RefusedError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.silence import Silence
@@ -33,8 +34,9 @@ class SilenceDesk:
         why: str,
         who: str,
         starts_at: UnixSeconds | None = None,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Store a silence and return it. Raises RefusedError if it makes no sense."""
+        """Store a silence and return it, and in `told` whom it mutes. Raises RefusedError."""
         now = self._clock.now()
         begins = now if starts_at is None else max(now, starts_at)
         if until <= begins:
@@ -50,15 +52,24 @@ class SilenceDesk:
             why=why,
             placed_at=now,
         )
-        await self._desk.place_silence(silence)
-        await self._refresh()
-        return dict(silence.as_json())
+        told = muted_told([it.labels for it in self._firing()], silence)
+        if not dry_run:
+            await self._desk.place_silence(silence)
+            await self._refresh()
+        return {**silence.as_json(), "told": told}
 
-    async def expire(self, silence_id: str, *, who: str) -> bool:
-        """End a silence; False if none is in force or to come by this id."""
+    async def expire(self, silence_id: str, *, who: str, dry_run: bool = False) -> str | None:
+        """End a silence; return what people are told of then, None if there is none such."""
+        now = self._clock.now()
+        found = next((it for it in await self._desk.silences(now) if it.id == silence_id), None)
+        if found is None:
+            return None
+        told = unmuted_told([it.labels for it in self._firing()], found)
+        if dry_run:
+            return told
         ended = await self._desk.expire_silence(silence_id, who=who, at=self._clock.now())
         await self._refresh()
-        return ended is not None
+        return None if ended is None else told
 
     async def one(self, silence_id: str) -> dict[str, Any] | None:
         """Return a silence by its id, one that is over too."""
@@ -72,6 +83,9 @@ class SilenceDesk:
         if over:
             found += await self._desk.ended_silences(now, _ENDED_SHOWN)
         return [dict(it.as_json()) for it in found]
+
+    def _firing(self) -> list[AlertState]:
+        return [it for it in self._known.alerts if it.phase is AlertPhase.FIRING]
 
     async def _refresh(self) -> None:
         self._known.silences = await self._desk.silences(self._clock.now())

@@ -14,16 +14,18 @@ from typing import Any, Protocol
 from ds4watch.alerting.grouping import Note
 from ds4watch.engine.policy_wishes import PolicyWishes
 from ds4watch.engine.pulse import Pulse
+from ds4watch.engine.verdicts import verified
 from ds4watch.history.rows import ActionRecord, Verified
-from ds4watch.model.action import ActionPlan, ActionStatus, Refusal, RefusalReason
+from ds4watch.model.action import ActionPlan, ActionStatus, Hold, Refusal, RefusalReason
 from ds4watch.model.alert import AlertState
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.series import Sample
-from ds4watch.policy.aftermath import HAND, Aftermath, Verdict, look_after
+from ds4watch.policy.aftermath import HAND, Aftermath, look_after
 from ds4watch.policy.by_hand import Answer
 from ds4watch.policy.deciding import decide_actions, with_plan
 from ds4watch.policy.explain import Ladder, explain
 from ds4watch.policy.policyfile import PolicyFile
+from ds4watch.policy.rehearsal import Scene
 from ds4watch.policy.standing import Past, Standing
 
 log = logging.getLogger(__name__)
@@ -159,7 +161,7 @@ class Steering:
         self._past = (*self._past, *new)
         found = steered.aftermath.verdicts
         after = self._pulse.reading(per_hour) if found else {}
-        verdicts = [_verified(it, after, now) for it in found]
+        verdicts = [verified(it, after, now) for it in found]
         await self._book.save_verdicts(verdicts)
         questions = [question(it) for it in fresh if it.first_status is ActionStatus.WAITING]
         if questions:
@@ -203,6 +205,11 @@ class Steering:
             return {"at": self._standing.at, "alerts": []}
         found = explain(self._policy, alerts, self._standing, self._ladders, labels)
         return {"at": self._standing.at, "alerts": found}
+
+    def scene(self, alerts: Sequence[AlertState], holds: tuple[Hold, ...]) -> Scene:
+        """Return what the next tick decides by, as far as it is known."""
+        standing = replace(self._standing, past=self._past, holds=holds)
+        return Scene(self._policy, alerts, standing, self._ladders)
 
     async def _reload(self, now: UnixSeconds) -> None:
         records = await self._book.steering_actions(now - _KEPT_SECONDS)
@@ -258,28 +265,6 @@ def past_of(record: ActionRecord) -> Past:
         verified_at=record.verified_at,
         helped=record.helped,
     )
-
-
-def _verified(it: Verdict, after: Mapping[str, Any], now: UnixSeconds) -> Verified:
-    before = it.plan.before.get("service") or {}
-    spent, was_spent = after["nanos_per_hour"], before.get("nanos_per_hour")
-    money = "" if was_spent is None else _moved("an hour", was_spent / 1e9, spent / 1e9)
-    latency = _moved("latency in s", before.get("latency_seconds"), after.get("latency_seconds"))
-    told = f"{now - it.plan.planned_at:.0f} s after {it.plan.kind} on {it.plan.target}: {it.told}"
-    return Verified(
-        action=it.plan.id,
-        target=it.plan.target,
-        at=now,
-        helped=it.helped,
-        told=f"{told}{money}{latency}",
-        after={"service": dict(after)},
-    )
-
-
-def _moved(what: str, before: float | None, after: float | None) -> str:
-    if before is None or after is None:
-        return ""
-    return f"; {what} {before:.4g} → {after:.4g}"
 
 
 def _is_shown(it: Past) -> bool:

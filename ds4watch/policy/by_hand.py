@@ -15,6 +15,12 @@ from ds4watch.policy.policyfile import NORMAL, Action, PolicyFile, Pool
 from ds4watch.policy.standing import Past, Standing
 
 _BY_ALERT = (ActionKind.SET_LEVEL, ActionKind.DIVERT_CLASS)
+_TAKEN_BACK = {
+    ActionKind.DRAIN_WORKER: "it gets requests again",
+    ActionKind.EXCLUDE_WORKER: "gateways let it in again",
+    ActionKind.WAKE_WORKER: "it may sleep or stop again",
+    ActionKind.DIVERT_CLASS: "the profile answers the class of work itself again",
+}
 _KINDS = tuple(it for it in ActionKind if it not in _BY_ALERT)
 
 
@@ -149,7 +155,14 @@ def _level_guards(
 
 
 def undo(
-    number: int, action: str, past: Sequence[Past], standing: Standing, *, who: str, why: str
+    number: int,
+    action: str,
+    past: Sequence[Past],
+    standing: Standing,
+    *,
+    who: str,
+    why: str,
+    dry_run: bool = False,
 ) -> Answer:
     """Return what becomes of a person's wish to take an action back."""
     found = next((it for it in past if it.plan.id == action), None)
@@ -165,6 +178,10 @@ def undo(
     if held is not None:
         told = f"{held.who} holds {held.target}: {held.why}"
         return Answer(number, ok=False, told=told)
+    if dry_run:
+        what = f"would take {found.plan.kind} on {found.plan.target} back"
+        told = f"{what}: {_TAKEN_BACK[found.plan.kind]}; nothing is done"
+        return Answer(number, ok=True, told=told)
     plan = undoing(found.plan, standing, cause=f"{HAND}{who}", reason=why, who=who)
     return Answer(number, ok=True, told="it is taken back", plan=plan)
 

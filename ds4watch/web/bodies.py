@@ -15,6 +15,7 @@ WorkerVerb = Literal["drain", "stop", "start", "fresh", "restart", "sleep", "wak
 SumBy = Literal["key", "model", "worker", "profile", "class"]
 ChangeVerb = Literal["pause", "resume", "abort"]
 MAX_HOLD_SECONDS = 30 * 86400.0
+DryRun = Annotated[bool, Field(description="Only check it, and say what would follow.")]
 
 
 class WorkerRequest(BaseModel):
@@ -24,6 +25,7 @@ class WorkerRequest(BaseModel):
 
     why: str = Field(min_length=1, max_length=500)
     who: Who | None = Field(None, description="Name for the audit; the token's if absent.")
+    dry_run: DryRun = False
 
 
 class ApplyRequest(BaseModel):
@@ -53,6 +55,7 @@ class ChangeRequest(BaseModel):
 
     why: str = Field(min_length=1, max_length=500)
     who: Who | None = Field(None, description="Name for the audit; the token's if absent.")
+    dry_run: DryRun = False
 
 
 class Plan(BaseModel):

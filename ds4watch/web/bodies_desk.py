@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ds4watch.web.bodies import MAX_HOLD_SECONDS, Who
+from ds4watch.web.bodies import MAX_HOLD_SECONDS, DryRun, Who
 
 Why = Annotated[str, Field(min_length=1, max_length=500)]
 Instant = Annotated[float, Field(ge=0, le=4e9, allow_inf_nan=False)]
@@ -32,6 +32,7 @@ class SilenceRequest(Strict):
     starts_at: Instant | None = Field(None, description="Unix seconds; now if absent.")
     why: Why
     who: Who | None = Field(None, description=_WHO)
+    dry_run: DryRun = False
 
 
 class SilenceBody(BaseModel):
@@ -47,6 +48,13 @@ class SilenceBody(BaseModel):
     ended_by: str | None
 
 
+class SilenceAnswer(SilenceBody):
+    """The silence; of a dry run, as it would be."""
+
+    dry_run: bool
+    told: str
+
+
 class SilenceList(BaseModel):
     """Silences by the instant they end at."""
 
@@ -60,6 +68,7 @@ class HoldPut(Strict):
     seconds: float = Field(gt=0, le=MAX_HOLD_SECONDS, allow_inf_nan=False)
     why: Why
     who: Who | None = Field(None, description=_WHO)
+    dry_run: DryRun = False
 
 
 class HoldBody(BaseModel):
@@ -70,6 +79,13 @@ class HoldBody(BaseModel):
     who: str
     why: str
     placed_at: float
+
+
+class HoldAnswer(HoldBody):
+    """The hold, with what it holds back now; of a dry run, as it would be."""
+
+    dry_run: bool
+    told: str
 
 
 class HoldList(BaseModel):
@@ -96,6 +112,12 @@ class VerbRequest(Strict):
 
     why: Why
     who: Who | None = Field(None, description=_WHO)
+
+
+class DecideRequest(VerbRequest):
+    """Say why; a dry run asks what would follow."""
+
+    dry_run: DryRun = False
 
 
 class CommandBody(BaseModel):

@@ -17,8 +17,9 @@ from ds4watch.web.bodies import (
     Plan,
     Told,
 )
+from ds4watch.web.commands_port import AdminCommands
 from ds4watch.web.docs import PROBLEM_DOC, REFUSED, REFUSED_WRITES
-from ds4watch.web.ports import AdminCommands, AdminSource
+from ds4watch.web.ports import AdminSource
 from ds4watch.web.who import require, who_of
 
 _UNWILLING: dict[int | str, dict[str, Any]] = REFUSED_WRITES | {
@@ -80,7 +81,9 @@ def changes(source: AdminSource, commands: AdminCommands) -> APIRouter:
     async def steer(verb: ChangeVerb, body: ChangeRequest, request: Request) -> Told:
         who = who_of(request, body.who)
         try:
-            told = await commands.steer_change(verb=verb, who=who, why=body.why)
+            told = await commands.steer_change(
+                verb=verb, who=who, why=body.why, dry_run=body.dry_run
+            )
         except RefusedError as error:
             raise HTTPException(409, str(error)) from error
         return Told(told=told)

@@ -10,9 +10,9 @@ from starlette.exceptions import HTTPException
 
 from ds4watch.model.errors import RefusedError
 from ds4watch.model.key_budget import MAX_BUDGET
-from ds4watch.web.bodies import Told, Who
+from ds4watch.web.bodies import DryRun, Told, Who
+from ds4watch.web.commands_port import AdminCommands
 from ds4watch.web.docs import PROBLEM_DOC, REFUSED, REFUSED_WRITES
-from ds4watch.web.ports import AdminCommands
 from ds4watch.web.who import ADMIN_DOC, ADMIN_ONLY, who_of
 
 KeyName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
@@ -64,6 +64,7 @@ class KeyRequest(_Strict):
     expires_at: float | None = Field(None, gt=0, le=_MAX_AT, allow_inf_nan=False)
     why: _Why = ""
     who: Who | None = Field(None, description="Name for the audit; the token's role if absent.")
+    dry_run: DryRun = False
 
 
 class RevokeRequest(_Strict):
@@ -71,6 +72,7 @@ class RevokeRequest(_Strict):
 
     why: _Why = ""
     who: Who | None = None
+    dry_run: DryRun = False
 
 
 class RotateRequest(_Strict):
@@ -83,6 +85,7 @@ class RotateRequest(_Strict):
     )
     why: _Why = ""
     who: Who | None = None
+    dry_run: DryRun = False
 
 
 class KeyList(BaseModel):
@@ -109,12 +112,12 @@ def keys(commands: AdminCommands) -> APIRouter:
     )
     async def add(body: KeyRequest, request: Request) -> Told:
         who = who_of(request, body.who)
-        key = body.model_dump(exclude={"why", "who"})
+        key = body.model_dump(exclude={"why", "who", "dry_run"})
         try:
-            await commands.add_key(key=key, who=who, why=body.why)
+            await commands.add_key(key=key, who=who, why=body.why, dry_run=body.dry_run)
         except RefusedError as error:
             raise HTTPException(409, str(error)) from error
-        return Told(told=f"{body.name} is let in")
+        return _told(f"{body.name} is let in", dry_run=body.dry_run)
 
     @router.post(
         "/{name}/revoke",
@@ -125,9 +128,10 @@ def keys(commands: AdminCommands) -> APIRouter:
     )
     async def revoke(name: _Named, body: RevokeRequest, request: Request) -> Told:
         who = who_of(request, body.who)
-        if not await commands.revoke_key(name=name, who=who, why=body.why):
+        is_there = await commands.revoke_key(name=name, who=who, why=body.why, dry_run=body.dry_run)
+        if not is_there:
             raise HTTPException(404, f"there is no key {name}")
-        return Told(told=f"{name} is let in no more")
+        return _told(f"{name} is let in no more", dry_run=body.dry_run)
 
     @router.post(
         "/{name}/rotate",
@@ -146,11 +150,16 @@ def keys(commands: AdminCommands) -> APIRouter:
                 grace_seconds=body.grace_seconds,
                 who=who,
                 why=body.why,
+                dry_run=body.dry_run,
             )
         except RefusedError as error:
             raise HTTPException(409, str(error)) from error
         if not is_there:
             raise HTTPException(404, f"there is no key {name}")
-        return Told(told=f"{name} has another secret")
+        return _told(f"{name} has another secret", dry_run=body.dry_run)
 
     return router
+
+
+def _told(words: str, *, dry_run: bool) -> Told:
+    return Told(told=f"dry run: {words}; nothing is done" if dry_run else words)

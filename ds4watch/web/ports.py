@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ds4watch.history.asked_values import GivenAnswer
 from ds4watch.model.question import Question
+from ds4watch.web.commands_port import AdminCommands
 from ds4watch.web.hooks import Hooks
 
 
@@ -67,74 +68,27 @@ class AdminSource(Protocol):
         ...
 
 
-class AdminCommands(Protocol):
-    """What a person may ask for; each is stored and audited before it returns."""
-
-    async def hold(self, *, target: str, seconds: float, who: str, why: str) -> dict[str, Any]:
-        """Forbid actions on `target` (`*`: on anything) for so long; return the hold."""
-        ...
-
-    async def lift(self, *, target: str, who: str) -> bool:
-        """End the hold on `target`; False if there is none."""
-        ...
-
-    async def steer(self, *, worker: str, verb: str, who: str, why: str) -> str | None:
-        """Wish something of a worker; return what follows, None if there is no such worker.
-
-        Raises RefusedError if the worker cannot be that.
-        """
-        ...
-
-    async def apply(
-        self, *, file: str | None, plan: str | None, dry_run: bool, who: str, why: str
-    ) -> dict[str, Any]:
-        """Return the plan of the change of the fleet to what the files say; begin it unless dry.
-
-        Raises ConfigError if the files are at fault, RefusedError if it cannot be begun.
-        """
-        ...
-
-    async def steer_change(self, *, verb: str, who: str, why: str) -> str:
-        """Pause, resume or abort the rolling change; return what follows.
-
-        Raises RefusedError if none is under way.
-        """
-        ...
-
-    def keys(self) -> list[dict[str, Any]]:
-        """Return what may be told of each API key of the gateway."""
-        ...
-
-    async def add_key(self, *, key: Mapping[str, Any], who: str, why: str) -> None:
-        """Let a new key in. Raises RefusedError if its name is taken, ValueError if it is odd."""
-        ...
-
-    async def revoke_key(self, *, name: str, who: str, why: str) -> bool:
-        """End a key; False if there is none."""
-        ...
-
-    async def rotate_key(
-        self, *, name: str, sha256: str, signing: str, grace_seconds: float, who: str, why: str
-    ) -> bool:
-        """Give a key another secret; False if there is none. Raises RefusedError."""
-        ...
-
-    def wake(self) -> None:
-        """Let the next evaluation begin at once."""
-        ...
-
-
 class AdminDesk(Protocol):
     """Silences, actions, commands, records: JSON-ready. All of it may raise StoreError."""
 
     async def silence(
-        self, *, matchers: Sequence[str], starts_at: float | None, until: float, who: str, why: str
+        self,
+        *,
+        matchers: Sequence[str],
+        starts_at: float | None,
+        until: float,
+        who: str,
+        why: str,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Mute the messages of alerts for a while; return the silence. Raises RefusedError."""
+        """Mute the messages of alerts for a while; return the silence, and in `told` of whom.
+
+        Raises RefusedError.
+        """
         ...
 
-    async def unsilence(self, silence: str, *, who: str) -> bool:
-        """End a silence; False if none is in force or to come by this id."""
+    async def unsilence(self, silence: str, *, who: str, dry_run: bool = False) -> str | None:
+        """End a silence; return what follows, None if none is in force or to come by this id."""
         ...
 
     async def listed_silences(self, *, over: bool) -> list[dict[str, Any]]:

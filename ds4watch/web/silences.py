@@ -5,26 +5,34 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from starlette.responses import JSONResponse
 
 from ds4watch.model.errors import RefusedError
 from ds4watch.model.ports import Clock
-from ds4watch.web.bodies import Target, Who
+from ds4watch.web.bodies import Target, Told, Who
 from ds4watch.web.bodies_desk import (
+    HoldAnswer,
     HoldBody,
     HoldList,
     HoldPut,
+    SilenceAnswer,
     SilenceBody,
     SilenceList,
     SilenceRequest,
 )
+from ds4watch.web.commands_port import AdminCommands
 from ds4watch.web.docs import MISSING, REFUSED, REFUSED_WRITES
 from ds4watch.web.paging import Cursor, Limit, paged, there
-from ds4watch.web.ports import AdminCommands, AdminDesk, AdminSource
+from ds4watch.web.ports import AdminDesk, AdminSource
 from ds4watch.web.who import who_of
 
 WhoQuery = Annotated[Who | None, Query(description="Name for the audit; the token's if absent")]
 _Id = Annotated[str, Path(pattern=r"^[0-9a-f-]{36}$", description="Id of a silence")]
 _Over = Annotated[bool, Query(description="Those that ended last too")]
+_DryRun = Annotated[bool, Query(description="Only check it, and say what would follow")]
+_TOLD: dict[int | str, dict[str, Any]] = {
+    200: {"model": Told, "description": "A dry run: what would follow"}
+}
 _Target = Annotated[Target, Path(description="A pool or worker; * for everything")]
 
 
@@ -45,7 +53,7 @@ def silences(desk: AdminDesk, clock: Clock) -> APIRouter:
     @router.post(
         "", status_code=201, summary="Tell nobody of some alerts", responses=REFUSED_WRITES
     )
-    async def silence(body: SilenceRequest, request: Request) -> SilenceBody:
+    async def silence(body: SilenceRequest, request: Request) -> SilenceAnswer:
         begins = clock.now() if body.starts_at is None else body.starts_at
         if (body.seconds is None) == (body.until is None):
             raise HTTPException(422, "give seconds or until, one of them")
@@ -58,10 +66,11 @@ def silences(desk: AdminDesk, clock: Clock) -> APIRouter:
                 until=until,
                 who=who_of(request, body.who),
                 why=body.why,
+                dry_run=body.dry_run,
             )
         except RefusedError as error:
             raise HTTPException(422, str(error)) from error
-        return SilenceBody(**placed)
+        return SilenceAnswer(**placed, dry_run=body.dry_run)
 
     @router.get("/{silence_id}", summary="A silence", responses=REFUSED | MISSING)
     async def one(silence_id: _Id) -> SilenceBody:
@@ -72,18 +81,28 @@ def silences(desk: AdminDesk, clock: Clock) -> APIRouter:
         "/{silence_id}",
         status_code=204,
         summary="End a silence",
-        responses=REFUSED_WRITES | MISSING,
+        responses=REFUSED_WRITES | MISSING | _TOLD,
     )
-    async def expire(silence_id: _Id, request: Request, who: WhoQuery = None) -> Response:
-        if not await desk.unsilence(silence_id, who=who_of(request, who)):
+    async def expire(
+        silence_id: _Id,
+        request: Request,
+        who: WhoQuery = None,
+        dry_run: _DryRun = False,  # noqa: FBT002 - a parameter of the query
+    ) -> Response:
+        told = await desk.unsilence(silence_id, who=who_of(request, who), dry_run=dry_run)
+        if told is None:
             raise HTTPException(404, f"no silence {silence_id} is in force or to come")
-        return Response(status_code=204)
+        return _ended(told, dry_run=dry_run)
 
     return router
 
 
 def _by_end(silence: dict[str, Any]) -> str:
     return f"{silence['ends_at']:020.6f} {silence['id']}"
+
+
+def _ended(told: str, *, dry_run: bool) -> Response:
+    return JSONResponse({"told": told}) if dry_run else Response(status_code=204)
 
 
 def holds(source: AdminSource, commands: AdminCommands) -> APIRouter:
@@ -106,20 +125,35 @@ def holds(source: AdminSource, commands: AdminCommands) -> APIRouter:
         summary="Forbid actions on a target for a while",
         responses=REFUSED_WRITES,
     )
-    async def hold(target: _Target, body: HoldPut, request: Request) -> HoldBody:
+    async def hold(target: _Target, body: HoldPut, request: Request) -> HoldAnswer:
         placed = await commands.hold(
-            target=target, seconds=body.seconds, who=who_of(request, body.who), why=body.why
+            target=target,
+            seconds=body.seconds,
+            who=who_of(request, body.who),
+            why=body.why,
+            dry_run=body.dry_run,
         )
-        commands.wake()
-        return HoldBody(**placed)
+        if not body.dry_run:
+            commands.wake()
+        return HoldAnswer(**placed, dry_run=body.dry_run)
 
     @router.delete(
-        "/{target}", status_code=204, summary="Lift a hold", responses=REFUSED_WRITES | MISSING
+        "/{target}",
+        status_code=204,
+        summary="Lift a hold",
+        responses=REFUSED_WRITES | MISSING | _TOLD,
     )
-    async def lift(target: _Target, request: Request, who: WhoQuery = None) -> Response:
-        if not await commands.lift(target=target, who=who_of(request, who)):
+    async def lift(
+        target: _Target,
+        request: Request,
+        who: WhoQuery = None,
+        dry_run: _DryRun = False,  # noqa: FBT002 - a parameter of the query
+    ) -> Response:
+        told = await commands.lift(target=target, who=who_of(request, who), dry_run=dry_run)
+        if told is None:
             raise HTTPException(404, f"there is no hold on {target}")
-        commands.wake()
-        return Response(status_code=204)
+        if not dry_run:
+            commands.wake()
+        return _ended(told, dry_run=dry_run)
 
     return router

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 
@@ -14,6 +14,7 @@ from ds4watch.web.bodies_desk import (
     ActionVerb,
     ActRequest,
     CommandBody,
+    DecideRequest,
     NamePattern,
     VerbRequest,
 )
@@ -66,10 +67,12 @@ def steering(desk: AdminDesk) -> APIRouter:
         responses=REFUSED_WRITES | MISSING,
     )
     async def steer(
-        action: _Action, verb: ActionVerb, body: VerbRequest, request: Request
+        action: _Action, verb: ActionVerb, body: DecideRequest, request: Request
     ) -> CommandBody:
         there(await desk.action(action), _no_action(action))
-        asked = {"action": action, "why": body.why}
+        asked: dict[str, Any] = {"action": action, "why": body.why}
+        if body.dry_run:
+            asked["dry_run"] = True
         who = who_of(request, body.who)
         return CommandBody(**await desk.ask(kind=verb, body=asked, who=who))
 

@@ -9,8 +9,8 @@ from starlette.exceptions import HTTPException
 
 from ds4watch.model.errors import RefusedError
 from ds4watch.web.bodies import Follows, Target, WorkerRequest, WorkerVerb
+from ds4watch.web.commands_port import AdminCommands
 from ds4watch.web.docs import PROBLEM_DOC, REFUSED_WRITES
-from ds4watch.web.ports import AdminCommands
 from ds4watch.web.who import who_of
 
 
@@ -37,12 +37,15 @@ def writes(commands: AdminCommands) -> APIRouter:
     ) -> Follows:
         who = who_of(request, body.who)
         try:
-            told = await commands.steer(worker=worker, verb=verb, who=who, why=body.why)
+            told = await commands.steer(
+                worker=worker, verb=verb, who=who, why=body.why, dry_run=body.dry_run
+            )
         except RefusedError as error:
             raise HTTPException(409, str(error)) from error
         if told is None:
             raise HTTPException(404, f"there is no worker {worker}")
-        commands.wake()
+        if not body.dry_run:
+            commands.wake()
         return Follows(worker=worker, told=told)
 
     return router

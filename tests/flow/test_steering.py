@@ -60,12 +60,16 @@ def told(daemon: Daemon, *arguments: str, fails: bool = False) -> str:
     return done.stdout + done.stderr
 
 
-def decide(daemon: Daemon, verb: str, action: str, *, who: str) -> dict[str, Any]:
+def decide(
+    daemon: Daemon, verb: str, action: str, *, who: str, dry_run: bool = False
+) -> dict[str, Any]:
     """Say yes or no as somebody else than who runs the tests, and return what came of it."""
     token = (daemon.state / "admin.token").read_text().strip()
     headers = {"Authorization": f"Bearer {token}"}
     path = f"/api/ds4/v1/actions/{quote(action, safe='')}/{verb}"
-    asked = ask(daemon.admin_port, path, {"who": who, "why": "a test"}, headers=headers).json()
+    asked = ask(
+        daemon.admin_port, path, {"who": who, "why": "a test", "dry_run": dry_run}, headers=headers
+    ).json()
     told = f"/api/ds4/v1/commands/{asked['id']}"
     return until(
         lambda: (found := ask(daemon.admin_port, told).json())["status"] != "waiting" and found,
@@ -114,11 +118,58 @@ def test_a_hold_stops_what_is_asked_for_by_hand_too(daemon: Daemon) -> None:
     told(daemon, "resume", "--pool", "default")
 
 
+def books(daemon: Daemon) -> list[Any]:
+    """Return all that a deed would leave behind."""
+    tables = ("holds", "silences", "worker_wishes", "api_keys", "actions")
+    return [daemon.rows(f"SELECT * FROM {it}") for it in tables]
+
+
+def test_a_dry_run_of_anything_by_hand_is_told_and_leaves_nothing_behind(daemon: Daemon) -> None:
+    held = told(daemon, "hold", "sim-full-0", "--for", "1m", "--why", "hands off")
+    assert "nothing is about to be done that it holds back" in held
+    told(daemon, "silence", "Odd", "--for", "1m", "--why", "x")
+    (silence,) = json.loads(told(daemon, "silences", "--json"))
+    begun = told(daemon, "act", "exclude-worker", "--worker", "sim-quantized-0", "--why", "x")
+    action = begun.strip().rpartition("its id is ")[2]
+    until(lambda: action in actions(daemon, "applied"))
+    before = books(daemon)
+    for said, arguments in (
+        ("hold on default until", ("hold", "--pool", "default", "--why", "x")),
+        ("there is no pool and no worker sim-ful-0", ("hold", "sim-ful-0", "--why", "x")),
+        ("the hold on sim-full-0 is lifted", ("resume", "sim-full-0")),
+        ("it mutes nothing that fires now", ("silence", "Odd", "--why", "x")),
+        ("nothing that it mutes fires now", ("unsilence", silence["id"])),
+        ("would take exclude_worker on sim-quantized-0 back", ("undo", action, "--why", "x")),
+        ("to be drained and stopped; 1 workers are ready", ("workers", "stop", "sim-full-0")),
+        ("x is let in; nothing is done", ("keys", "add", "x")),
+    ):
+        assert said in told(daemon, *arguments, "--dry-run"), arguments
+    for said, arguments in (
+        ("there is no hold on sim-quantized-0", ("resume", "sim-quantized-0")),
+        ("there is no action", ("undo", "act:4711", "--why", "x")),
+        ("there is no worker w", ("workers", "stop", "w")),
+        ("no rolling change is under way", ("fleet", "pause")),
+        ("there is no key y", ("keys", "revoke", "y")),
+    ):
+        assert said in told(daemon, *arguments, "--dry-run", fails=True), arguments
+    assert books(daemon) == before
+    assert daemon.status()["policy"]["excluded_workers"] == ["sim-quantized-0"]
+    told(daemon, "undo", action, "--why", "seen enough")
+    told(daemon, "resume", "sim-full-0")
+    until(lambda: not daemon.status()["policy"]["excluded_workers"], "a worker that serves")
+    until(lambda: action not in actions(daemon, "applied"), "an action taken back")
+
+
 def test_only_an_approver_in_time_lets_an_action_be_done_and_it_is_undone_when_all_is_well(
     daemon: Daemon,
 ) -> None:
     level(daemon, "one")
     (waits,) = until(lambda: actions(daemon, "waiting"), "an action that waits")
+    for verb, said in (("approve", "would be begun"), ("refuse", "it goes on to wait")):
+        dry = decide(daemon, verb, waits, who="ann", dry_run=True)
+        assert (dry["status"], said in dry["told"]) == ("done", True), dry
+    assert "only ann may say" in decide(daemon, "approve", waits, who="bob", dry_run=True)["told"]
+    assert actions(daemon, "waiting") == [waits]
     no = decide(daemon, "approve", waits, who="bob")
     assert (no["status"], no["told"]) == ("refused", "only ann may say, not bob")
     yes = decide(daemon, "approve", waits, who="ann")

@@ -72,27 +72,38 @@ class FakeDaemon:
     def rule_names(self) -> list[str]:
         return [EXPLAINED["name"]]
 
-    async def hold(self, *, target: str, seconds: float, who: str, why: str) -> dict[str, Any]:
-        self.held[target] = {
+    async def hold(
+        self, *, target: str, seconds: float, who: str, why: str, dry_run: bool = False
+    ) -> dict[str, Any]:
+        placed = {
             "target": target,
             "until_at": AT + seconds,
             "who": who,
             "why": why,
             "placed_at": AT,
         }
-        return self.held[target]
+        if not dry_run:
+            self.held[target] = placed
+        return placed | {"told": "holds back: level 1 (short) of default"}
 
-    async def lift(self, *, target: str, who: str) -> bool:
+    async def lift(self, *, target: str, who: str, dry_run: bool = False) -> str | None:
         del who
-        return self.held.pop(target, None) is not None
+        if target not in self.held:
+            return None
+        if not dry_run:
+            del self.held[target]
+        return "lets go: level 1 (short) of default"
 
-    async def steer(self, *, worker: str, verb: str, who: str, why: str) -> str | None:
+    async def steer(
+        self, *, worker: str, verb: str, who: str, why: str, dry_run: bool = False
+    ) -> str | None:
         if worker not in {it["id"] for it in self.state["fleet"]}:
             return None
         if verb == "sleep":
             message = f"{worker} has no sleep mode"
             raise RefusedError(message)
-        self.steered.append((worker, verb, who, why))
+        if not dry_run:
+            self.steered.append((worker, verb, who, why))
         return f"{worker}: {verb}"
 
     def forecast(self, hours: float) -> dict[str, Any]:
@@ -113,11 +124,12 @@ class FakeDaemon:
             self.changes.append({"status": "running", "who": who, "why": why, "file": file})
         return PLAN | {"begun": not dry_run}
 
-    async def steer_change(self, *, verb: str, who: str, why: str) -> str:
+    async def steer_change(self, *, verb: str, who: str, why: str, dry_run: bool = False) -> str:
         if not self.changes:
             message = "no rolling change is under way"
             raise RefusedError(message)
-        self.changes[-1] = {"status": verb, "who": who, "why": why}
+        if not dry_run:
+            self.changes[-1] = {"status": verb, "who": who, "why": why}
         return f"{verb}: done"
 
     def keys(self) -> list[dict[str, Any]]:
@@ -136,23 +148,38 @@ class FakeDaemon:
             for key in self.api_keys.values()
         ]
 
-    async def add_key(self, *, key: Mapping[str, Any], who: str, why: str) -> None:
+    async def add_key(
+        self, *, key: Mapping[str, Any], who: str, why: str, dry_run: bool = False
+    ) -> None:
         if key["name"] in self.api_keys:
             message = f"there is a key {key['name']}"
             raise RefusedError(message)
-        self.api_keys[key["name"]] = dict(key) | {"who": who, "why": why}
+        if not dry_run:
+            self.api_keys[key["name"]] = dict(key) | {"who": who, "why": why}
 
-    async def revoke_key(self, *, name: str, who: str, why: str) -> bool:
+    async def revoke_key(self, *, name: str, who: str, why: str, dry_run: bool = False) -> bool:
         del who, why
-        return self.api_keys.pop(name, None) is not None
+        is_there = name in self.api_keys
+        if not dry_run:
+            self.api_keys.pop(name, None)
+        return is_there
 
     async def rotate_key(
-        self, *, name: str, sha256: str, signing: str, grace_seconds: float, who: str, why: str
+        self,
+        *,
+        name: str,
+        sha256: str,
+        signing: str,
+        grace_seconds: float,
+        who: str,
+        why: str,
+        dry_run: bool = False,
     ) -> bool:
         del grace_seconds, who, why
         if name not in self.api_keys:
             return False
-        self.api_keys[name] |= {"sha256": sha256, "signing": signing}
+        if not dry_run:
+            self.api_keys[name] |= {"sha256": sha256, "signing": signing}
         return True
 
     def wake(self) -> None:

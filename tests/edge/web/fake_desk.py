@@ -58,7 +58,14 @@ class FakeDesk:
         self.away = False
 
     async def silence(
-        self, *, matchers: Sequence[str], starts_at: float | None, until: float, who: str, why: str
+        self,
+        *,
+        matchers: Sequence[str],
+        starts_at: float | None,
+        until: float,
+        who: str,
+        why: str,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
         self._look()
         begins = AT if starts_at is None else max(AT, starts_at)
@@ -75,15 +82,17 @@ class FakeDesk:
             "placed_at": AT,
             "ended_by": None,
         }
-        self.placed[str(found["id"])] = found
-        return found
+        if not dry_run:
+            self.placed[str(found["id"])] = found
+        return found | {"told": "it mutes nothing that fires now"}
 
-    async def unsilence(self, silence: str, *, who: str) -> bool:
+    async def unsilence(self, silence: str, *, who: str, dry_run: bool = False) -> str | None:
         found = self.placed.get(silence)
         if found is None or found["ends_at"] <= AT:
-            return False
-        self.placed[silence] = found | {"ends_at": AT, "ended_by": who}
-        return True
+            return None
+        if not dry_run:
+            self.placed[silence] = found | {"ends_at": AT, "ended_by": who}
+        return "nothing that it mutes fires now"
 
     async def listed_silences(self, *, over: bool) -> list[dict[str, Any]]:
         self._look()

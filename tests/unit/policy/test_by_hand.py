@@ -108,6 +108,15 @@ def test_an_undo_restores_and_is_done_once() -> None:
         assert undo(8, "a1", world.past, world, who="ann", why="").told == said
 
 
+def test_a_dry_run_of_an_undo_tells_what_it_would_do_and_plans_nothing() -> None:
+    world = standing(past=(past(),))
+    answer = undo(8, "a1", world.past, world, who="ann", why="", dry_run=True)
+    assert (answer.ok, answer.plan) == (True, None)
+    assert answer.told.startswith("would take exclude_worker on w0 back: gateways let it in")
+    held = standing(past=(past(),), holds=(HOLD,))
+    assert not undo(8, "a1", held.past, held, who="ann", why="", dry_run=True).ok
+
+
 def test_an_alert_is_explained_binding_by_binding_guard_by_guard() -> None:
     world = standing(holds=(HOLD,))
     (found,) = explain(policy(), [alert("Slow")], world, {}, {"alertname": "Slow"})
