@@ -18,6 +18,7 @@ from ds4watch.engine.external_alerts import ExternalAlerts
 from ds4watch.engine.notify_orders import ButtonOrders
 from ds4watch.engine.parts import Known
 from ds4watch.engine.query_process import QueryProcess
+from ds4watch.engine.question_answers import QuestionAnswers
 from ds4watch.engine.report_run import DAY_SECONDS, note_of_report, report_of
 from ds4watch.history.state import StateStore
 from ds4watch.model.ports import Clock, UnixSeconds
@@ -31,6 +32,7 @@ from ds4watch.notify.secret import Secret, secret_of
 from ds4watch.notify.slack import NoViews, Slack, SlackPlace, Views
 from ds4watch.notify.slack_hook import SlackHook
 from ds4watch.notify.slack_message import Links
+from ds4watch.notify.slack_questions import OpenQuestions
 from ds4watch.telemetry.metrics import ProcessMetrics
 
 _TIMEOUT = aiohttp.ClientTimeout(total=15.0)
@@ -105,6 +107,7 @@ def channels_of(
     environment: Mapping[str, str],
     session: aiohttp.ClientSession,
     views: Views | None = None,
+    questions: OpenQuestions | None = None,
 ) -> list[GroupChannel]:
     """Return the channels that are set up. Others than Slack load apprise, which is heavy."""
     found: list[GroupChannel] = []
@@ -121,7 +124,7 @@ def channels_of(
             buttons=bool(_signing(notify, environment) or _app_token(notify, environment)),
             pictures=slack.pictures,
         )
-        found.append(Slack(session, place, links, views))
+        found.append(Slack(session, place, links, views, questions))
     hook = secret_of(slack.webhook_url, slack.webhook_url_file)
     if hook:
         found.append(SlackHook(session, hook, links, views))
@@ -153,7 +156,8 @@ async def open_notifier(told: Told, stack: AsyncExitStack) -> tuple[Notifier, Ho
     """Return the loop of all channels, and what others may call."""
     notify = told.settings.notify
     session = await stack.enter_async_context(aiohttp.ClientSession(timeout=_TIMEOUT))
-    channels = channels_of(notify, told.environment, session, told.views)
+    questions = OpenQuestions(told.state, QuestionAnswers(told.state, told.clock))
+    channels = channels_of(notify, told.environment, session, told.views, questions)
     settings = grouping_of(notify)
     senders = {
         it.name: GroupSender(told.state, it, settings, metrics=told.metrics, clock=told.clock)
@@ -161,13 +165,16 @@ async def open_notifier(told: Told, stack: AsyncExitStack) -> tuple[Notifier, Ho
     }
     slack = next((it for it in channels if isinstance(it, Slack)), None)
     clicks = _clicks(told, slack, settings) if slack is not None else None
+    loops = list(_loops(told, session, clicks))
+    if slack is not None:
+        loops.append(partial(questions.run, slack.show))
     notifier = Notifier(
         told.state,
         senders,
         settings,
         metrics=told.metrics,
         clock=told.clock,
-        also=list(_loops(told, session, clicks)),
+        also=loops,
     )
     return notifier, Hooks(told, clicks, has_channels=bool(senders))
 

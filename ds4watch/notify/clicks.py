@@ -21,6 +21,7 @@ from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.notify.secret import Secret
 from ds4watch.notify.slack_message import SILENCE_SECONDS
 from ds4watch.notify.slack_pressed import settled
+from ds4watch.notify.slack_questions import decided
 from ds4watch.telemetry.metrics import ProcessMetrics
 
 log = logging.getLogger(__name__)
@@ -249,9 +250,9 @@ class Clicks:
             await self._tell(click, "This button means nothing (any more).")
             return
         self._count("taken")
-        told = f"{given.told} (by {who})"
         if given.is_done and click.verb in _ONCE:
-            await self._settle(click, told)
+            await self._settle(click, decided(given.told, who, self._clock.now()))
+        told = f"{given.told} (by {who})"
         await self._say(click, told, by=who if click.verb == "acknowledge" else None)
 
     async def _done(self, click: Click, who: str) -> Given | None:

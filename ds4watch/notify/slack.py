@@ -29,6 +29,7 @@ from ds4watch.notify.slack_message import (
     notes_message,
     title_of,
 )
+from ds4watch.notify.slack_questions import OpenQuestions, Shown
 from ds4watch.notify.slack_report import report_picture, report_title
 
 log = logging.getLogger(__name__)
@@ -89,9 +90,12 @@ class Slack:
         place: SlackPlace,
         links: Links,
         views: Views | None = None,
+        questions: OpenQuestions | None = None,
     ) -> None:
+        """`questions`: where those that are asked are noted; without, their buttons stay."""
         self.gap_seconds = place.gap_seconds
         self.views: Views = views or NoViews()
+        self._questions = questions
         self._session = session
         self._place = place
         self._links = links
@@ -134,6 +138,15 @@ class Slack:
             await self._client().chat_update(
                 channel=channel, ts=ts, text=text, attachments=[dict(it) for it in attachments]
             )
+        await self._noted(Shown(channel, ts, text, attachments))
+
+    async def show(self, shown: Shown) -> None:
+        """Show a message anew. Raises ChannelError."""
+        await self.settle(shown.channel, shown.ts, shown.text, shown.attachments)
+
+    async def _noted(self, shown: Shown) -> None:
+        if self._questions is not None:
+            await self._questions.note(shown)
 
     def _message(self, telling: Telling) -> Message:
         return message_of(telling, self._links, self.views.threshold, buttons=self._place.buttons)
@@ -196,6 +209,7 @@ class Slack:
         if unsure:
             ts = await self._find(id_, channel, thread)
             if ts is not None:
+                await self._noted(Shown(channel, ts, message.text, message.attachments))
                 return {"channel": channel, "ts": ts}
         async with mapped():
             answer = await self._client().chat_postMessage(
@@ -207,7 +221,9 @@ class Slack:
                 unfurl_media=False,
                 metadata={"event_type": _EVENT, "event_payload": {"id": id_}},
             )
-        return {"channel": str(answer.get("channel") or channel), "ts": str(answer["ts"])}
+        channel, ts = str(answer.get("channel") or channel), str(answer["ts"])
+        await self._noted(Shown(channel, ts, message.text, message.attachments))
+        return {"channel": channel, "ts": ts}
 
     async def _find(self, id_: str, channel: str, thread: str | None) -> str | None:
         """Return the `ts` of the message with this id, if it is among the last ones.

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from ds4watch.cli.hold import user_name
 from ds4watch.notify.clicks import signature_of
 from tests.edge.notify.slack_server import APP_TOKEN, CHANNEL, TOKEN, Post, SlackServer
 from tests.flow.daemon import Daemon, ask, new_daemon, until
@@ -38,11 +39,11 @@ actions:
     kind: exclude_worker
     cooldown_seconds: 0
     action_cooldown_seconds: 0
-    approval: {by: [ann], expires_seconds: 120}
+    approval: {by: [ann, OWN], expires_seconds: 120}
     undo_after_seconds: 1
 bindings:
   - {match: {alertname: Odd}, action: ask-first}
-"""
+""".replace("OWN", user_name())
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 ANN, BOB, EVE = "U0123ANN", "U0123BOB", "U0123EVE"
 """Ann may approve, Eve may press buttons, Bob may do nothing."""
@@ -186,7 +187,7 @@ def test_only_an_approver_on_the_list_lets_an_action_be_done(far: Far, daemon: D
     assert told_to(far, BOB) == ["You are not on the list of those who may do this."]
     assert call_back(daemon, far.click("approve", EVE)) == 200
     (refused,) = told_to(far, EVE)
-    assert f"only ann may say, not slack:ann ({EVE})" in refused
+    assert f"only ann, {user_name()} may say, not slack:ann ({EVE})" in refused
     assert excluded(daemon) == []
     assert "button" in question.shown
 
@@ -198,7 +199,7 @@ def test_only_an_approver_on_the_list_lets_an_action_be_done(far: Far, daemon: D
     assert decided == ("ann", "applied")
     assert any("approve asked for by ann: done" in it for it in by(daemon, "ann"))
     refusal = [it for it in by(daemon, f"slack:ann ({EVE})") if "refused" in it]
-    assert "only ann may say" in refusal[0]
+    assert "only ann" in refusal[0]
 
 
 def test_what_was_done_is_told_and_taken_back_by_a_button(far: Far, daemon: Daemon) -> None:
@@ -220,6 +221,33 @@ def test_a_no_by_socket_mode_ends_the_waiting(far: Far, daemon: Daemon) -> None:
     rows = daemon.rows("SELECT status, decided_by FROM actions WHERE kind='exclude_worker'")
     assert ("refused", "ann") in rows
     assert excluded(daemon) == []
+
+
+def test_a_question_answered_elsewhere_or_never_keeps_no_buttons(far: Far, daemon: Daemon) -> None:
+    level(daemon, "normal")
+    question = asked_anew(far, daemon)
+    _, value = far.post_with("approve")
+    action = json.loads(value)["action"]
+    done = daemon.command("refuse", action, "--why", "not now", *daemon.options)
+    assert done.returncode == 0, done.stderr
+    until(lambda: f"sim-full-0 is refused (by {user_name()})" in question.shown, "the answer")
+    assert "UTC: not now" in question.shown
+    assert "button" not in question.shown
+
+    level(daemon, "normal")
+    question = asked_anew(far, daemon)
+    level(daemon, "normal")
+    until(lambda: "UTC: what asked for it is over" in question.shown, "its end")
+    assert "button" not in question.shown
+    level(daemon, "one")
+
+
+def asked_anew(far: Far, daemon: Daemon) -> Post:
+    """Let the alert fire; return the message with the question that comes of it."""
+    before = len(far.server.posts)
+    level(daemon, "one")
+    until(lambda: "approve" in "".join(it.shown for it in far.server.posts[before:]), "a question")
+    return far.post_with("approve")[0]
 
 
 def test_a_group_is_acknowledged_held_and_silenced_by_its_buttons(far: Far, daemon: Daemon) -> None:
