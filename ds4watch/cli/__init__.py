@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ds4watch import __version__
 from ds4watch.cli.loading import loaded
+from ds4watch.cli.plain_text import write_what_the_terminal_can
 from ds4watch.model.errors import ConfigError, Ds4watchError
 
 
@@ -75,6 +76,7 @@ EXIT_CONFIG = 2
 def main(argv: list[str] | None = None) -> None:
     """Run one command and exit: 0 done, 1 failed, 2 bad input, 130 interrupted."""
     arguments = sys.argv[1:] if argv is None else argv
+    write_what_the_terminal_can(sys.stdout, sys.stderr)
     try:
         code = _dispatch(arguments)
     except ConfigError as error:
@@ -126,7 +128,7 @@ def _dispatch(arguments: list[str]) -> int:
 def overview() -> str:
     """Return the help of the whole."""
     listed = {name: command.help for name, command in COMMANDS.items() if command.help}
-    lines = [f"  {name:<10}{text}" for name, text in listed.items()]
+    lines = [f"  {name:<12}{text}" for name, text in listed.items()]
     return (
         "ds4watch: the cost and health autopilot of vLLM fleets\n\n"
         "Usage: ds4watch COMMAND [OPTIONS]\n\n"

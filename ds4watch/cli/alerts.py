@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from ds4watch.cli.alert_rows import worst_first
 from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
 from ds4watch.cli.console import console
 from ds4watch.cli.display import instant, number
@@ -41,7 +42,7 @@ def alerts(
     if as_json:
         print_json(found)
     elif found:
-        console().print(_table(found))
+        console().print(_table(sorted(found, key=worst_first)))
     else:
         typer.echo("no such alert")
 

@@ -132,7 +132,8 @@ def _checks(loaded: LoadedSettings, *, sim: bool) -> Iterator[tuple[str, Callabl
     every = profile_files(loaded)
     yield f"profiles: {', '.join(sorted(every))}", lambda: load_profiles(loaded, tuple(every))
     source = loaded.settings.source
-    yield "rules", lambda: _load_each(rule_files(loaded), load_rules)
+    rules_told = ", ".join(map(str, rule_files(loaded)))
+    yield f"rules: {rules_told}", lambda: _load_each(rule_files(loaded), load_rules)
     if source.kind is not SourceKind.EMBEDDED:
         yield f"source: {source.kind.value} at {source.url}", lambda: check_offline(loaded)
     if (rules := filter_file(loaded)) is not None:

@@ -91,4 +91,4 @@ def _of_the_daemon(client: AdminClient) -> Iterator[Diagnosis]:
     for alert in status.get("alerts") or ():
         if alert.get("phase") == "firing" and alert.get("severity") == "critical":
             told = f"{alert['name']}: {alert.get('summary') or ''}"
-            yield Diagnosis(Health.WARN, "alert", told, f"docs/runbooks/{alert['name']}.md")
+            yield Diagnosis(Health.WARN, "alert", told, alert.get("runbook_url") or "")

@@ -63,6 +63,9 @@ def listed(
     if as_json:
         print_json(found)
         return
+    if not found:
+        typer.echo("no keys: on loopback the gateway lets in everybody, elsewhere nobody")
+        return
     table = Table("name", "status", "models", "limits", "budget left", "expires", box=None)
     for key in found:
         table.add_row(*_row(key))

@@ -8,14 +8,14 @@ import time
 from typing import Annotated
 
 import typer
-from rich.console import RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
 from ds4watch.cli.client import AdminClient, AdminError
 from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, print_json
 from ds4watch.cli.console import console
-from ds4watch.cli.display import status_view
+from ds4watch.cli.status_view import status_parts
 
 app = new_app()
 
@@ -51,7 +51,8 @@ def status(
     if as_json:
         print_json(found)
         return
-    console().print(status_view(found))
+    seen = console()
+    seen.print(Group(*status_parts(found, seen.width)))
     if sys.stdout.isatty():
         _show_link(client)
 
@@ -63,14 +64,15 @@ def _show_link(client: AdminClient) -> None:
 
 
 def _watch(client: AdminClient) -> None:
-    with Live(_view(client), console=console(), auto_refresh=False, screen=True) as live:
+    seen = console()
+    with Live(_view(client, seen), console=seen, auto_refresh=False, screen=True) as live:
         while True:
             time.sleep(WATCH_SECONDS)
-            live.update(_view(client), refresh=True)
+            live.update(_view(client, seen), refresh=True)
 
 
-def _view(client: AdminClient) -> RenderableType:
+def _view(client: AdminClient, seen: Console) -> RenderableType:
     try:
-        return status_view(client.status())
+        return Group(*status_parts(client.status(), seen.width))
     except AdminError as error:
         return Text(str(error), style="bold red")

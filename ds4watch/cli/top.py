@@ -6,18 +6,18 @@ import time
 from typing import Annotated
 
 import typer
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
 from ds4watch.cli.client import AdminClient, AdminError
 from ds4watch.cli.common import Admin, Config, State, connect, new_app
 from ds4watch.cli.console import console
-from ds4watch.cli.top_view import Past, frame
+from ds4watch.cli.top_view import Past, Room, frame
 
 app = new_app()
 
-_STORY_ROWS = 8
+_STORY_ROWS = 20
 
 
 @app.command()
@@ -35,24 +35,24 @@ def top(
     Example: ds4watch top
     """
     client = connect(config, admin, state).client
-    past = Past()
+    past, seen = Past(), console()
     if once:
-        console().print(_looked(client, past))
+        seen.print(_looked(client, past, Room(seen.width)))
         return
-    with Live(_look(client, past), console=console(), auto_refresh=False, screen=True) as live:
+    with Live(_look(client, past, seen), console=seen, auto_refresh=False, screen=True) as live:
         while True:
             time.sleep(every)
-            live.update(_look(client, past), refresh=True)
+            live.update(_look(client, past, seen), refresh=True)
 
 
-def _look(client: AdminClient, past: Past) -> RenderableType:
+def _look(client: AdminClient, past: Past, seen: Console) -> RenderableType:
     try:
-        return _looked(client, past)
+        return _looked(client, past, Room(seen.width, seen.height))
     except AdminError as error:
         return Text(str(error), style="bold red")
 
 
-def _looked(client: AdminClient, past: Past) -> RenderableType:
+def _looked(client: AdminClient, past: Past, room: Room) -> RenderableType:
     status = client.status()
     past.add(status)
-    return frame(status, client.audit(limit=_STORY_ROWS), past)
+    return frame(status, client.audit(limit=_STORY_ROWS), past, room)

@@ -12,7 +12,18 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ds4watch.cli.display import DASH, audit_line, instant, money, number, percent
+from ds4watch.cli.alert_rows import active_rows, alert_line, over_line
+from ds4watch.cli.display import (
+    DASH,
+    NARROW,
+    clock,
+    instant,
+    money,
+    number,
+    percent,
+    printable,
+    shortened,
+)
 
 SEEN = 60
 """So many readings are drawn, one a look."""
@@ -20,7 +31,11 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 _BAR_CELLS = 10
 _WARN_SHARE, _FULL_SHARE = 0.7, 0.9
 _STYLES = {"ready": "green", "asleep": "cyan", "failed": "bold red", "quarantined": "bold red"}
-_TIERS = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
+_TROUBLE = {"quarantined": 0, "failed": 1, "unknown": 2}
+_COLUMNS = ("worker", "phase", "running", "waiting", "KV cache", "hit rate", "tokens/s")
+_NARROW_COLUMNS = ("worker", "phase", "run", "wait", "KV cache", "hits", "tokens/s")
+_ROOM_BESIDE = {True: 56, False: 72}
+"""What the columns but the first take, narrow and wide."""
 _RATE = 'ds4_tokens_per_second{kind="generated"}'
 
 
@@ -76,79 +91,145 @@ def bar(share: Any, cells: int = _BAR_CELLS) -> Text:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a terminal has: columns and, where a frame must not be longer, rows."""
+
+    width: int
+    height: int | None = None
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether words have to be short."""
+        return self.width < NARROW
+
+    def shares(self, head: int, workers: int, alerts: int, story: int) -> tuple[int, int, int]:
+        """Return how many rows of workers, alerts and story there is room for."""
+        if self.height is None:
+            return workers, alerts, story
+        left = max(3, self.height - head - 5)  # three titles, the table's head, the cursor
+        shown_alerts = min(alerts, max(2, left // 3))
+        shown_story = min(story, max(2, left // 4))
+        shown_workers = min(workers, max(2, left - shown_alerts - shown_story))
+        left -= shown_workers + shown_alerts + shown_story
+        more = min(alerts - shown_alerts, max(0, left))
+        return shown_workers, shown_alerts + more, min(story, shown_story + max(0, left - more))
+
+
 def frame(
-    status: Mapping[str, Any], audit: Sequence[Mapping[str, Any]], past: Past
+    status: Mapping[str, Any], audit: Sequence[Mapping[str, Any]], past: Past, room: Room
 ) -> RenderableType:
     """Return the whole view."""
+    head = list(_head(status, past, room))
+    alerts = list(_alerts(status.get("alerts") or ()))
+    fleet = status.get("fleet") or []
+    workers, told, story = room.shares(len(head), len(fleet), len(alerts), len(audit))
     return Group(
-        *_head(status, past),
+        *head,
         Rule("workers", align="left", style="dim"),
-        _workers(status.get("fleet") or (), past),
+        _workers(fleet, past, room, workers),
         Rule("alerts", align="left", style="dim"),
-        *_alerts(status.get("alerts") or ()),
+        *_cut(alerts, told),
         Rule("what happened last", align="left", style="dim"),
-        *(Text(audit_line(row), no_wrap=True, overflow="ellipsis") for row in audit),
+        *(_line(_deed(row)) for row in audit[:story]),
     )
 
 
-def _head(status: Mapping[str, Any], past: Past) -> Iterator[Text]:
+def _line(text: str, style: str = "") -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _cut(lines: list[Text], most: int) -> list[Text]:
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], _line(f"and {len(lines) - most + 1} more: ds4watch alerts")]
+
+
+def _deed(row: Mapping[str, Any]) -> str:
+    target, summary = str(row.get("target") or ""), str(row.get("summary") or "")
+    of = "" if target in summary else f"{target}: "
+    return printable(f"{clock(row.get('at'))}  {row.get('kind') or DASH!s:<8} {of}{summary}")
+
+
+def _head(status: Mapping[str, Any], past: Past, room: Room) -> Iterator[Text]:
     policy, cost = status.get("policy") or {}, status.get("cost") or {}
     currency = str(cost.get("currency") or "")
     level = policy.get("level")
-    text = Text(f"ds4watch {status.get('version', '')}  {instant(status.get('at'))}   ")
-    text.append(
+    first = Text(f"ds4watch {status.get('version', '')}  ", no_wrap=True, overflow="ellipsis")
+    first.append(f"{instant(status.get('at'))}   ")
+    first.append(
         f"level {number(level)} ({policy.get('level_name') or DASH})",
         style="bold yellow" if level else "bold green",
     )
     for pool in policy.get("pools") or ():
         style = "bold yellow" if pool["level"] else "bold green"
-        text.append(f", {pool['pool']} {pool['level']} ({pool['level_name']})", style=style)
-    text.append(
-        f"   {money(cost.get('per_hour'), currency)} an hour, "
-        f"today {money(cost.get('spent_today'), currency)}   "
-    )
+        first.append(f", {pool['pool']} {pool['level']} ({pool['level_name']})", style=style)
     waiting = (status.get("signals") or {}).get("ds4_queue_depth")
-    text.append(f"waiting {number(waiting)} {past.line('waiting')}")
-    yield text
-    if level:
-        yield Text(f"why: {policy.get('reason') or 'no reason given'}", style="yellow")
+    second = (
+        f"{money(cost.get('per_hour'), currency)} an hour, "
+        f"today {money(cost.get('spent_today'), currency)}   "
+        f"waiting {number(waiting)} {past.line('waiting')}"
+    )
+    yield first if room.is_narrow else first.append(f"   {second}")
+    if room.is_narrow:
+        yield _line(second)
+    yield from (_line(text, "yellow") for text in _notices(status))
+
+
+def _notices(status: Mapping[str, Any]) -> Iterator[str]:
+    policy = status.get("policy") or {}
+    if policy.get("level"):
+        yield f"why: {policy.get('reason') or 'no reason given'}"
+    for it in (status.get("steering") or {}).get("actions") or ():
+        if it["status"] == "waiting":
+            yield f"waits for approval: {it['kind']} on {it['target']}: ds4watch approve {it['id']}"
     for each in status.get("waiting_for") or ():
-        yield Text(f"waiting for {each}", style="yellow")
+        yield f"waiting for {each}"
     for hold in status.get("holds") or ():
-        until = instant(hold.get("until_at"))
-        yield Text(f"hold on {hold['target']} until {until}: {hold['why']}", style="yellow")
+        yield f"hold on {hold['target']} until {instant(hold.get('until_at'))}: {hold['why']}"
 
 
-def _workers(fleet: Sequence[Mapping[str, Any]], past: Past) -> RenderableType:
+def _workers(
+    fleet: Sequence[Mapping[str, Any]], past: Past, room: Room, most: int
+) -> RenderableType:
     if not fleet:
         return Text("No workers.")
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("worker", "phase", "running", "waiting", "KV cache", "hit rate", "tokens/s"):
+    for column in _NARROW_COLUMNS if room.is_narrow else _COLUMNS:
         table.add_column(column, no_wrap=True)
-    for worker in fleet:
-        load, signals = worker.get("load") or {}, worker.get("signals") or {}
-        miss = signals.get("ds4_cache_miss_ratio")
-        hit = 1 - miss if isinstance(miss, int | float) else None
-        table.add_row(
-            str(worker["id"]),
-            Text(str(worker["phase"]), style=_STYLES.get(str(worker["phase"]), "yellow")),
-            number(load.get("running")),
-            number(load.get("waiting")),
-            bar(load.get("kv_usage_ratio")),
-            percent(hit),
-            f"{number(signals.get(_RATE)):>8} {past.line(_rate_of(worker))}",
-        )
-    return table
+    in_order = sorted(fleet, key=lambda it: _TROUBLE.get(str(it["phase"]), len(_TROUBLE)))
+    shown = in_order if len(fleet) <= most else in_order[: most - 1]
+    longest = max(len(str(it["id"])) for it in shown)
+    name_cells = min(longest, max(12, room.width - _ROOM_BESIDE[room.is_narrow]))
+    cells = min(20, room.width - _ROOM_BESIDE[room.is_narrow] - name_cells)
+    for worker in shown:
+        table.add_row(*_worker_row(worker, past, room, name_cells, cells))
+    if len(shown) == len(fleet):
+        return table
+    return Group(table, _line(f"and {len(fleet) - len(shown)} more: ds4watch workers"))
+
+
+def _worker_row(
+    worker: Mapping[str, Any], past: Past, room: Room, name_cells: int, cells: int
+) -> Iterator[str | Text]:
+    load, signals = worker.get("load") or {}, worker.get("signals") or {}
+    miss = signals.get("ds4_cache_miss_ratio")
+    yield shortened(str(worker["id"]), name_cells)
+    yield Text(str(worker["phase"]), style=_STYLES.get(str(worker["phase"]), "yellow"))
+    yield number(load.get("running"))
+    yield number(load.get("waiting"))
+    yield bar(load.get("kv_usage_ratio"), _BAR_CELLS // 2 if room.is_narrow else _BAR_CELLS)
+    yield percent(1 - miss if isinstance(miss, int | float) else None)
+    trend = f" {past.line(_rate_of(worker), cells)}" if cells > 0 else ""
+    yield f"{number(signals.get(_RATE)):>8}{trend}"
 
 
 def _alerts(alerts: Sequence[Mapping[str, Any]]) -> Iterator[Text]:
     shown = [it for it in alerts if it.get("severity") != "none"]
-    if not shown:
+    rows = active_rows(shown)
+    if not rows:
         yield Text("none is pending or firing", style="green")
-    for alert in shown:
-        style = _TIERS.get(str(alert.get("severity")), "") if alert["phase"] == "firing" else ""
-        line = (
-            f"{alert['name']} {alert['phase']} since {instant(alert.get('since'))}, "
-            f"value {number(alert.get('value'))}: {alert.get('summary') or ''}"
-        )
-        yield Text(line, style=style, no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        yield _line(alert_line(row), row.style)
+    if over := over_line(shown):
+        yield _line(over)

@@ -22,7 +22,7 @@ from ds4watch.cli.common import (
     tell,
 )
 from ds4watch.cli.console import console
-from ds4watch.cli.display import fleet_table
+from ds4watch.cli.fleet_rows import fleet_table
 from ds4watch.cli.hold import asked_by_hand
 from ds4watch.fleet.ring_log import Follower, last_lines
 
@@ -57,7 +57,8 @@ def workers(
     if as_json:
         print_json(fleet)
         return
-    console().print(fleet_table(fleet))
+    seen = console()
+    seen.print(fleet_table(fleet, seen.width))
 
 
 @app.command()

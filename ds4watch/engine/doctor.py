@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from ds4watch.config.files import LoadedSettings, wanted_workers
+from ds4watch.config.files import LoadedSettings, load_profiles, wanted_workers
 from ds4watch.config.notify import NotifySettings, secret_files
+from ds4watch.config.profile import Engine
 from ds4watch.config.settings import Settings
 from ds4watch.fleet.lock import running_daemon
 from ds4watch.fleet.plan import find_vllm
 from ds4watch.fleet.process import ProcessTable
+from ds4watch.model.errors import ConfigError
 from ds4watch.model.ports import Clock
 
 _LEAST_FREE_BYTES = 2 << 30
@@ -182,6 +184,8 @@ def _vllm(patient: Patient) -> Diagnosis:
     python = find_vllm(patient.settings.fleet, patient.loaded.base, os.environ)
     if not workers:
         return Diagnosis(Health.OK, "vLLM", "not needed: no worker is ours to start")
+    if _are_simulated(patient, tuple(worker.profile for worker in workers)):
+        return Diagnosis(Health.OK, "vLLM", "not needed: all workers are simulated")
     if not os.access(python, os.X_OK):
         # Who named one wants it; without a word of it, a simulated fleet may be all that is meant.
         is_named = patient.settings.fleet.vllm_python is not None
@@ -196,6 +200,14 @@ def _vllm(patient: Patient) -> Diagnosis:
         mend = "sudo apt-get install libnuma1 (on Debian)"
         return Diagnosis(Health.BAD, "vLLM", f"{said} does not find {missing}", mend)
     return Diagnosis(Health.OK, "vLLM", f"{said} at {python}")
+
+
+def _are_simulated(patient: Patient, names: tuple[str, ...]) -> bool:
+    try:
+        profiles = load_profiles(patient.loaded, names)
+    except ConfigError:
+        return False  # `ds4watch check` tells what is wrong with them
+    return all(it.engine is Engine.SIM for it in profiles.values())
 
 
 def _secret_files(notify: NotifySettings) -> Iterator[Diagnosis]:

@@ -10,6 +10,7 @@ _TAIL_BYTES = 64 << 10
 """vLLM tells the root cause first, then the trace of each process that fell with it."""
 _SHOWN_CHARACTERS = 200
 _ERROR_WORDS = ("error", "exception", "fatal", "panic")
+_UNSEEN = "before its load was seen"
 
 
 def last_words(path: Path, begins_at: int, load: WorkerLoad) -> str:
@@ -17,14 +18,16 @@ def last_words(path: Path, begins_at: int, load: WorkerLoad) -> str:
 
     Up to the first semicolon it is one of three phrases, fit for a label.
     """
-    error = _error_line(path, begins_at)
-    return _load(load) + (f'; it said "{error}"' if error else "")
+    doing = _load(load)
+    # One that ends as it starts says why in its last words, be they an error by name or not.
+    said = _error_line(path, begins_at, else_last=doing is _UNSEEN)
+    return doing + (f'; it said "{said}"' if said else "")
 
 
 def _load(load: WorkerLoad) -> str:
     requests = [it for it in (load.running, load.waiting) if it is not None]
     if not requests:
-        return "with its load not known"
+        return _UNSEEN
     counts = ((load.running, "running"), (load.waiting, "waiting"))
     told = [f"{count:.0f} {what}" for count, what in counts if count is not None]
     if load.kv_usage_ratio is not None:
@@ -44,9 +47,11 @@ def tail_of(path: Path, begins_at: int) -> str:
         return ""  # no log, no words; how the process ended is known all the same
 
 
-def _error_line(path: Path, begins_at: int) -> str:
-    lines = (line.strip() for line in reversed(tail_of(path, begins_at).splitlines()))
+def _error_line(path: Path, begins_at: int, *, else_last: bool) -> str:
+    lines = [line.strip() for line in reversed(tail_of(path, begins_at).splitlines())]
     found = next((it for it in lines if any(word in it.lower() for word in _ERROR_WORDS)), "")
+    if not found and else_last:
+        found = next(filter(None, lines), "")
     return "".join(sign if sign.isprintable() else " " for sign in found[:_SHOWN_CHARACTERS])
 
 

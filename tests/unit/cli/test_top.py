@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ds4watch.cli.top_view import Past, bar, frame, sparkline
+from ds4watch.cli.top_view import Past, Room, bar, frame, sparkline
 
 RATE = 'ds4_tokens_per_second{kind="generated"}'
 
@@ -29,8 +29,8 @@ def status(rate: float, waiting: float = 0, **more: Any) -> dict[str, Any]:
     } | more
 
 
-def drawn(found: Any) -> str:
-    console = Console(file=io.StringIO(), width=160, no_color=True)
+def drawn(found: Any, width: int = 160) -> str:
+    console = Console(file=io.StringIO(), width=width, no_color=True)
     console.print(found)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -41,7 +41,7 @@ def test_a_frame_shows_load_level_cost_and_the_story() -> None:
     for rate in (0.0, 50.0, 100.0):
         past.add(status(rate))
     row = {"at": 1.8e9, "kind": "level", "summary": "level 1", "target": "default"}
-    text = drawn(frame(status(100.0), [row], past))
+    text = drawn(frame(status(100.0), [row], past, Room(160)))
     assert "level 1 (shorter)" in text
     assert "why: QueueDepthHigh" in text
     assert "1.90 USD an hour" in text
@@ -57,10 +57,35 @@ def test_an_alert_says_what_it_is_about() -> None:
     alert = {"name": "QueueDepthHigh", "phase": "firing", "severity": "warning", "value": 61}
     watchdog = {"name": "Watchdog", "phase": "firing", "severity": "none"}
     alerts = [alert | {"summary": "61 wait"}, watchdog]
-    text = drawn(frame(status(1.0, alerts=alerts), [], Past()))
-    assert "QueueDepthHigh firing" in text
-    assert "value 61: 61 wait" in text
+    text = drawn(frame(status(1.0, alerts=alerts), [], Past(), Room(160)))
+    assert "QueueDepthHigh (warning, firing since" in text
+    assert "61 wait" in text
     assert "Watchdog" not in text
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (60, 20), (200, 60)])
+def test_a_frame_of_a_big_fleet_in_trouble_fits_the_terminal(width: int, height: int) -> None:
+    busy = status(100.0)
+    worker = busy["fleet"][0]
+    busy["fleet"] = [worker | {"id": f"a-long-name-of-a-model-{it}"} for it in range(50)]
+    busy["fleet"][-1] |= {"phase": "quarantined"}
+    alert = {"phase": "firing", "severity": "warning", "value": 1, "summary": "it is bad"}
+    busy["alerts"] = [alert | {"name": f"Rule{it}"} for it in range(40)]
+    row = {"at": 1.8e9, "kind": "level", "summary": "level 1", "target": "default"}
+    lines = drawn(frame(busy, [row] * 20, Past(), Room(width, height)), width).splitlines()
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    assert "quarant" in text
+    assert "more: ds4watch workers" in text
+    assert "Rule0 (warning" in text
+    assert "level 1" in lines[-1]
+
+
+def test_80_columns_show_each_figure_whole() -> None:
+    text = drawn(frame(status(1234.5, waiting=19), [], Past(), Room(80, 24)), 80)
+    row = next(line for line in text.splitlines() if line.startswith("w-0"))
+    assert row.split() == ["w-0", "ready", "3", "19", "█████", "95.0", "%", "75.0", "%", "1,234.50"]
 
 
 def test_a_worker_that_is_gone_is_forgotten() -> None:
