@@ -95,7 +95,8 @@ def new_supervisor(
         start_times=start_times,
         ladders=ladders,
     )
-    supervisor.take_keys(client_of.keys)
+    supervisor.deeds.keys = client_of.keys
+    supervisor.deeds.lag = client_of.lag
     return supervisor
 
 
@@ -112,7 +113,7 @@ async def start_check(
         device=lambda: gpu_model(blueprint.gpus.last),
     )
     if settings.quality.start_check:
-        supervisor.vet_by(starts)
+        supervisor.deeds.vetting = starts
     return starts
 
 

@@ -62,6 +62,8 @@ class Leadership:
         self._failing = False
         self.number: int | None = None
         """Of the lease that is ours, or was ours last and may be again."""
+        self.was_regained = False
+        """We lost count of the lease that is ours, and nobody had it meanwhile."""
 
     @property
     def is_held(self) -> bool:
@@ -74,6 +76,7 @@ class Leadership:
         number = await self._ask(self._book.take())
         if number is None:
             return False
+        self.was_regained = False
         self._begin(number, began)
         return True
 
@@ -117,6 +120,7 @@ class Leadership:
         began = self._elapsed()
         renewed = await self._ask(self._book.renew(self.number))
         if renewed:
+            self.was_regained |= not self.is_held
             self._begin(self.number, began)
         elif renewed is not None:
             self.forget()

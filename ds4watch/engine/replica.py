@@ -34,7 +34,12 @@ class Held:
 
     @property
     def message(self) -> str:
-        """What the audit says of a daemon that begins to lead."""
+        """What the audit says of a daemon that begins to lead, or leads on.
+
+        A number is given out once, so only one daemon ever says of it that it leads.
+        """
+        if self.leadership.was_regained:
+            return f"this daemon leads on under lease number {self.fence.number}, {_REGAINED}"
         return f"this daemon leads, lease number {self.fence.number}"
 
 
@@ -51,6 +56,9 @@ async def open_lease(
     fence = LeaseFence(holder)
     leadership = Leadership(store, seconds=seconds, elapsed=elapsed, took=fence.take)
     return Held(store, fence, leadership)
+
+
+_REGAINED = "which it had lost count of and nobody else had meanwhile"
 
 
 class WhileLeading:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from ds4watch.fleet.own_use import OwnUse
 from ds4watch.fleet.worker_keys import WorkerKeys
+from ds4watch.telemetry.own_lag import OwnLag
 
 if TYPE_CHECKING:
     import aiohttp
@@ -28,9 +29,12 @@ class WorkerClients:
         self._session: aiohttp.ClientSession | None = None
         self.own_use = OwnUse()
         """What all of them used."""
+        self.lag = OwnLag()
+        """How late we are ourselves to hear an answer."""
 
     async def __aenter__(self) -> Self:
         """Return itself; nothing is open yet."""
+        self.lag.__enter__()
         return self
 
     async def __aexit__(
@@ -40,6 +44,7 @@ class WorkerClients:
         trace: TracebackType | None,
     ) -> None:
         """Close the session, if there is one."""
+        self.lag.__exit__()
         if self._session is not None:
             await self._session.close()
 

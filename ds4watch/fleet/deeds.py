@@ -29,6 +29,7 @@ from ds4watch.model.errors import EdgeReason, NoNumberError, WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.worker import WorkerPhase
 from ds4watch.quality.fingerprint import Fingerprint
+from ds4watch.telemetry.own_lag import OwnLag
 
 if TYPE_CHECKING:
     from ds4watch.fleet.client import WorkerClient
@@ -65,8 +66,9 @@ class Deeds:
         ladders: Ladders,
     ) -> None:
         self.vetting: Vetting | None = None
-        """None: nobody is judged."""
+        """Who judges every worker that comes up before it is ready; None: nobody does."""
         self.keys = WorkerKeys(Path(), {})
+        self.lag = OwnLag()
         self._devices: deque[tuple[UnixSeconds, float]] = deque(maxlen=_DEVICE_READINGS)
         self._ladders = ladders
         self._backend = backend
@@ -118,7 +120,7 @@ class Deeds:
         return seen
 
     async def _ask(self, worker: Tended, client: WorkerClient, limits: LifeLimits) -> Seen:
-        asked_at = self._clock.now()
+        asked_at, began = self._clock.now(), self._clock.monotonic()
         worker.still = canary_sent(worker.still)
         answered, unfit = False, ""
         names = worker.spec.profile.served_names
@@ -137,12 +139,18 @@ class Deeds:
                 alive=True,
                 asked_at=asked_at,
                 canary_ok=False,
+                lost_ratio=self._lost_ratio(began) if _is_late(error) else 0.0,
                 sleeping=await _sleeps(client) if limits.can_sleep else None,
                 detail=str(error),
             )
         finally:
             worker.still = canary_ended(worker.still, answered=answered)
         return Seen(alive=True, asked_at=asked_at, canary_ok=not unfit, unfit=unfit)
+
+    def _lost_ratio(self, began: float) -> float:
+        """Return for which part of the time since then we ourselves did not run."""
+        waited = self._clock.monotonic() - began
+        return self.lag.lost_seconds(began) / waited if waited > 0 else 0.0
 
     async def _vet(self, worker: Tended, client: WorkerClient) -> str:
         """Return why a worker must not serve. Raises WorkerError if it does not answer.
@@ -223,6 +231,10 @@ class Deeds:
         remedy = Remedy.STEP_DOWN if step else Remedy.AT_END
         told = f"for want of memory ({oom.kind}) {seen.detail}; {oom.line}; {done}"
         return replace(seen, detail=told, remedy=remedy)
+
+
+def _is_late(error: WorkerError) -> bool:
+    return error.reason is EdgeReason.TIMEOUT
 
 
 def _time_for_warm_up(life: Life, limits: LifeLimits, now: UnixSeconds) -> float:

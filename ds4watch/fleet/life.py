@@ -95,6 +95,8 @@ class Seen:
     said_at: UnixSeconds = 0.0
     """When its log last grew; 0 is "not looked at"."""
     canary_ok: bool | None = None
+    lost_ratio: float = 0.0
+    """Of the time that an unanswered canary was waited for: in which we ourselves did not run."""
     warmed: bool | None = None
     sleeping: bool | None = None
     slept: bool | None = None
@@ -123,6 +125,8 @@ class Life:
     asked_at: UnixSeconds = 0.0
     """When the last unanswered canary was sent."""
     canary_failures: int = 0
+    pardons: int = 0
+    """Unanswered canaries in a row that were not counted."""
     failed_at: tuple[UnixSeconds, ...] = ()
     """Its last failed starts and deaths since it was last ready for a while."""
     failures: int = 0
@@ -219,6 +223,7 @@ def proved(life: Life, now: UnixSeconds) -> Life:
         life,
         proved_at=now,
         canary_failures=0,
+        pardons=0,
         failures=0 if settled else life.failures,
         failed_at=() if settled else life.failed_at,
     )

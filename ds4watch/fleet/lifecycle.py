@@ -37,6 +37,10 @@ from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import WorkerPhase
 
 CANARY_FAILURES_ALLOWED = 2
+STARVED_RATIO = 0.2
+"""Who waits for an answer and does not run for so much of that time is no witness."""
+PARDONS = 3
+"""So many canaries in a row are not counted for our own sake; then they are, whatever we see."""
 QUIET_SECONDS = 3.0
 """Engines tell their load late, so who drains has to be seen idle for so long."""
 SILENT_LOAD_SECONDS = 60.0
@@ -254,7 +258,7 @@ def _is_cold(life: Life, limits: LifeLimits) -> bool:
 
 def _made_ready(life: Life, now: UnixSeconds, why: str = "answered a canary") -> Life:
     ready = go(life, WorkerPhase.READY, why, now)
-    return replace(ready, proved_at=now, asked_at=0.0, canary_failures=0)
+    return replace(ready, proved_at=now, asked_at=0.0, canary_failures=0, pardons=0)
 
 
 def _ready(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds, work: Work) -> Life:
@@ -264,6 +268,8 @@ def _ready(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds, work: W
         return life
     if seen.sleeping:
         return replace(go(life, WorkerPhase.ASLEEP, "it sleeps, unasked", now), proved_at=now)
+    if seen.lost_ratio > STARVED_RATIO and life.pardons < PARDONS:
+        return replace(life, pardons=life.pardons + 1, asked_at=seen.asked_at)
     failures = life.canary_failures + 1
     still_seconds = now - life.proved_at
     life = replace(life, canary_failures=failures, asked_at=seen.asked_at)

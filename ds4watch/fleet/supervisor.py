@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ds4watch.fleet.backends import Backend
-from ds4watch.fleet.deeds import Deeds, Vetting
+from ds4watch.fleet.deeds import Deeds
 from ds4watch.fleet.kernel_kills import kernel_kills
 from ds4watch.fleet.ladders import Ladders, NoJournal
 from ds4watch.fleet.life import (
@@ -30,7 +30,6 @@ from ds4watch.fleet.start_times import StartTimes
 from ds4watch.fleet.stillness import still_seconds
 from ds4watch.fleet.tended import Stay, Tended, has_left, limits_for, resumed
 from ds4watch.fleet.wish import By, Wanted, Wish, merged, taken
-from ds4watch.fleet.worker_keys import WorkerKeys
 from ds4watch.model.errors import WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerPhase, WorkerView
@@ -75,7 +74,7 @@ class Supervisor:
         self._look_seconds = look_seconds
         self._backend = backend
         self.ladders = ladders or Ladders({}, NoJournal(), clock)
-        self._deeds = Deeds(backend, client_of, clock, self.ladders)
+        self.deeds = Deeds(backend, client_of, clock, self.ladders)
         self._limits = limits
         self._journal = journal
         self._clock = clock
@@ -142,14 +141,6 @@ class Supervisor:
         """Return what the machine goes by for a worker."""
         worker = self._workers[worker_id]
         return limits_for(self._limits, worker, self.start_times)
-
-    def vet_by(self, vetting: Vetting) -> None:
-        """Have every worker that comes up judged before it is ready."""
-        self._deeds.vetting = vetting
-
-    def take_keys(self, keys: WorkerKeys) -> None:
-        """Take the API keys of workers from there; before the start."""
-        self._deeds.keys = keys
 
     def views(self) -> tuple[WorkerView, ...]:
         """Return every worker as it stands, in a stable order."""
@@ -222,7 +213,7 @@ class Supervisor:
 
     def note_devices(self, used_ratio: float | None) -> None:
         """Take in how full the fullest device of this host is; None if that is not known."""
-        self._deeds.note_devices(used_ratio)
+        self.deeds.note_devices(used_ratio)
 
     def note_served(self, answers: Iterable[tuple[str, UnixSeconds]]) -> None:
         """Take in who answered a request to its end, and when: proof also where scrapes fail."""
@@ -283,7 +274,7 @@ class Supervisor:
         now = self._clock.now()
         worker = self._workers[spec.id] = Tended(spec, life, now)
         worker.running = self.ladders.lowered(spec)
-        worker.api_key_file = self._deeds.keys.join(spec)
+        worker.api_key_file = self.deeds.keys.join(spec)
         worker.had_served = life.phase is WorkerPhase.READY
         worker.kernel_kills = kernel_kills()
         worker.life = wished(life, self.wanted(spec.id), self.limits_of(spec.id), now)
@@ -333,7 +324,7 @@ class Supervisor:
             await self._start(worker)
             return
         failures = worker.life.canary_failures
-        seen = await self._deeds.do(worker, todo, limits)
+        seen = await self.deeds.do(worker, todo, limits)
         life = advance(worker.life, seen, limits, self._clock.now(), worker.work)
         if life.canary_failures > failures:
             log.warning("%s: a canary was not answered: %s", name, seen.detail)
@@ -345,7 +336,7 @@ class Supervisor:
             worker.life = replace(worker.life, reason=preparing)
             log.info("%s: %s", worker.spec.id, preparing)
         await self._log_room.look(self._backend.log_path(worker.spec).parent)
-        await self._deeds.start(worker)
+        await self.deeds.start(worker)
         await self._move(worker, started(worker.life, self._clock.now()))
 
     async def _trim(self, worker: Tended) -> None:

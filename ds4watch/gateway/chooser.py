@@ -27,6 +27,7 @@ from ds4watch.routing.ejection import (
 )
 from ds4watch.routing.outliers import Outliers, is_slow
 from ds4watch.routing.pools import Routes, routes_of
+from ds4watch.telemetry.own_lag import OwnLag
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,8 @@ class Chooser:
         self._ejections = Ejections()
         self._busy = Ejections()
         self._outliers = Outliers(settings)
+        self.lag = OwnLag()
+        """How late this process itself is; the server has it measured."""
         self._view = View(
             inflight=inflight.by_worker,
             longs=inflight.longs_by_worker,
@@ -134,7 +137,7 @@ class Chooser:
 
     def left(self, worker: str, call: Call, began_at: float) -> None:
         """Take in that the client left: who waited too long for a first byte waited for it."""
-        waited = self._clock.monotonic() - began_at
+        waited = self._clock.monotonic() - began_at - self.lag.lost_seconds(began_at)
         is_first_byte_late = call.stream and call.first_byte_at is None and not call.is_long
         if is_first_byte_late and waited > self._settings.slow_seconds:
             self._note(worker, failed=False, slow=True)
@@ -192,10 +195,17 @@ class Chooser:
     def _is_slow(self, call: Call, began_at: float) -> bool | None:
         if call.first_byte_at is None:
             return None
+        waited = call.first_byte_at - began_at
+        if not self._took_long(call, waited):
+            return False
+        # What we did not get to take in waited for us, not for the worker.
+        return self._took_long(call, waited - self.lag.lost_seconds(began_at, call.first_byte_at))
+
+    def _took_long(self, call: Call, first_byte_seconds: float) -> bool:
         return is_slow(
             self._settings,
             is_stream=call.stream,
-            first_byte_seconds=call.first_byte_at - began_at,
+            first_byte_seconds=first_byte_seconds,
             completion_tokens=call.usage.completion if call.usage else None,
         )
 

@@ -96,6 +96,7 @@ async def serving(options: GatewayOptions, clock: Clock) -> AsyncIterator[Servin
             tls=tls_context(settings.tls_ca_file),
         )
         stack.callback(pool.close)
+        stack.enter_context(state.chooser.lag)
         window = _window(settings.batching, clock)
         keys = WorkerKeys(clock)
         asking = Asking(pool, keys)

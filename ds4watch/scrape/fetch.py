@@ -11,6 +11,7 @@ from ds4watch.scrape.credentials import Authorization
 from ds4watch.scrape.failures import cannot_connect, timed_out
 from ds4watch.scrape.group_state import Group
 from ds4watch.scrape.options import Credentials, ScrapeOptions
+from ds4watch.telemetry.own_lag import Alarm, patient
 
 _ACCEPT = "text/plain;version=0.0.4,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1"
 
@@ -56,7 +57,8 @@ class Fetcher:
 
     async def _ask(self, connection: Connection, request: bytes, deadline: float) -> Answer:
         answer = connection.ask(request, self._options.max_body_bytes)
-        timeout = asyncio.get_running_loop().call_at(deadline, self._time_out, connection)
+        loop = asyncio.get_running_loop()
+        timeout = Alarm(loop, deadline, lambda: self._time_out(connection))
         try:
             return await answer
         except asyncio.CancelledError:
@@ -73,7 +75,7 @@ class Fetcher:
         address = self._address
         encrypted = address.encrypted
         try:
-            async with asyncio.timeout_at(deadline):
+            async with patient(deadline - asyncio.get_running_loop().time()):
                 _, self._connection = await asyncio.get_running_loop().create_connection(
                     Connection,
                     address.host,

@@ -49,6 +49,7 @@ class ClientConnection(asyncio.Protocol):
         self._lingered = 0
         self._unsent = 0
         self._deadline = self._loop.time() + bounds.idle_seconds
+        self._is_overdue = self._has_begun_head = False
 
     # -- asyncio.Protocol
 
@@ -133,9 +134,15 @@ class ClientConnection(asyncio.Protocol):
 
     # -- for the owner
 
-    def look(self, now: float) -> None:
-        """Act on what has taken too long."""
-        if now < self._deadline or self._transport is None:
+    def look(self, now: float, late_seconds: float) -> None:
+        """Act on what has taken too long, the second time that it is seen.
+
+        late_seconds: by which this look itself is late; that is not the client's time. Between two
+        looks what has come is read: before the first it may have waited for us.
+        """
+        self._deadline += late_seconds
+        was_overdue, self._is_overdue = self._is_overdue, now >= self._deadline
+        if not (was_overdue and self._is_overdue) or self._transport is None:
             return
         body = self._body
         if self._is_slow:
@@ -188,15 +195,20 @@ class ClientConnection(asyncio.Protocol):
         try:
             if end < 4 or end > MAX_HEAD_BYTES:
                 check_part(raw)
-                head_by = self._loop.time() + self._bounds.head_seconds
-                self._deadline = min(self._deadline, head_by)
+                self._await_head()
                 return
             self._begin(self._heads.read(raw[:end] if end < len(raw) else raw), raw[end:])
         except BadRequestError as error:
             self.turn_away(error)
 
+    def _await_head(self) -> None:
+        """Bound the time for a head from its first byte on, however long nothing came before."""
+        if not self._has_begun_head:
+            self._has_begun_head = True
+            self._deadline = self._loop.time() + self._bounds.head_seconds
+
     def _begin(self, head: Head, rest: bytes) -> None:
-        self._ahead = b""
+        self._ahead, self._has_begun_head = b"", False
         self._head = head
         self._stream = None
         body = self._body = Body(head.length, self._bounds.max_body_bytes)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from ds4watch.gateway.http.errors import StaleConnectionError, WorkerGoneError
 from ds4watch.gateway.http.upstream import WorkerConnection
+from ds4watch.telemetry.own_lag import patient
 
 _IDLE_SECONDS = 3.0
 """Under the 5 s after which vLLM's server closes an idle connection, perhaps as we use it."""
@@ -62,7 +63,9 @@ class Pool:
         self._idle: dict[Origin, list[WorkerConnection]] = {}
         self._busy: set[WorkerConnection] = set()
         self._tls = tls
-        self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
+        self._overdue: set[WorkerConnection] = set()
+        self._look_at = self._loop.time() + _LOOK_SECONDS
+        self._timer = self._loop.call_at(self._look_at, self._look)
 
     async def ask(self, origin: Origin, head: bytes, body: bytes) -> WorkerConnection:
         """Send a request and return the connection once the answer's head is there.
@@ -113,7 +116,7 @@ class Pool:
 
     async def _connect(self, origin: Origin) -> WorkerConnection:
         try:
-            async with asyncio.timeout(self._connect_seconds):
+            async with patient(self._connect_seconds):
                 _, connection = await self._loop.create_connection(
                     WorkerConnection, origin.host, origin.port, ssl=self._context(origin)
                 )
@@ -133,14 +136,25 @@ class Pool:
         return self._tls
 
     def _look(self) -> None:
-        """End answers that take too long, drop connections that were idle too long."""
+        """End answers that take too long, drop connections that were idle too long.
+
+        By so much as we are late, a worker has longer; and what it sent meanwhile is read before.
+        """
         now = self._loop.time()
+        late = now - self._look_at
+        before, self._overdue = self._overdue, set[WorkerConnection]()
         for connection in list(self._busy):
-            if connection.deadline <= now:
+            connection.deadline += late
+            if connection.deadline > now:
+                continue
+            if connection in before:
                 connection.fail(TimeoutError())
+            else:
+                self._overdue.add(connection)
         for origin, kept in list(self._idle.items()):
             while kept and kept[0].idle_since <= now - _IDLE_SECONDS:
                 kept.pop(0).abort()
             if not kept:
                 del self._idle[origin]
-        self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
+        self._look_at = now + _LOOK_SECONDS
+        self._timer = self._loop.call_at(self._look_at, self._look)

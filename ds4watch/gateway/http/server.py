@@ -33,12 +33,14 @@ class HttpServer:
         self._connections: set[ClientConnection] = set()
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._look_at = self._loop.time()
         self.is_draining = False
         """Answers now end their connections."""
         self.date = b""
 
     async def start(self, host: str, port: int) -> int:
         """Listen, with others on the same port; return the port. Raises OSError."""
+        self._look_at = self._loop.time()
         self._look()
         self._server = await self._loop.create_server(
             lambda: ClientConnection(self, self._handler, self._refuse, self._bounds),
@@ -89,9 +91,13 @@ class HttpServer:
         self._connections.discard(connection)
 
     def _look(self) -> None:
-        """Look for what has taken too long, a few times a second."""
+        """Look for what has taken too long, a few times a second.
+
+        By so much as we are late ourselves, every client has longer.
+        """
         self.date = f"Date: {formatdate(time.time(), usegmt=True)}\r\n".encode()
         now = self._loop.time()
         for connection in list(self._connections):
-            connection.look(now)
-        self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
+            connection.look(now, now - self._look_at)
+        self._look_at = now + _LOOK_SECONDS
+        self._timer = self._loop.call_at(self._look_at, self._look)

@@ -72,14 +72,14 @@ def shifted(values: Mapping[str, Any], nats: float) -> dict[str, Any]:
 
 async def restarted(fleet: Fleet, judge: StartCheck) -> None:
     """Start the worker anew, to be judged by another."""
-    fleet.supervisor.vet_by(judge)
+    fleet.supervisor.deeds.vetting = judge
     await fleet.wish(Wanted(restart_at=SystemClock().now()))
     await fleet.until(WorkerPhase.DRAINING)
 
 
 async def test_the_first_start_sets_what_others_have_to_give_and_they_do(fleet: Fleet) -> None:
     kept = Kept()
-    fleet.supervisor.vet_by(check(kept))
+    fleet.supervisor.deeds.vetting = check(kept)
     await start(fleet, "sim-0", "sim-1")
     await fleet.until(WorkerPhase.READY)
     await fleet.journal.until(
@@ -91,7 +91,7 @@ async def test_the_first_start_sets_what_others_have_to_give_and_they_do(fleet: 
     assert kept.values[name]["profile"] == "sim"
     assert kept.audit[0].summary.startswith("start check of sim: checksum ")
     again = check(kept)
-    fleet.supervisor.vet_by(again)
+    fleet.supervisor.deeds.vetting = again
     await fleet.wish(Wanted(restart_at=SystemClock().now()))
     await fleet.until(WorkerPhase.DRAINING)
     await fleet.until(WorkerPhase.READY)
@@ -102,12 +102,12 @@ async def test_a_worker_that_gives_something_else_is_quarantined_until_a_person_
     fleet: Fleet,
 ) -> None:
     kept = Kept()
-    fleet.supervisor.vet_by(check(kept))
+    fleet.supervisor.deeds.vetting = check(kept)
     await start(fleet, "sim-0")
     await fleet.until(WorkerPhase.READY)
     kept.values = shifted(kept.values, 0.5)
     judge = check(kept)
-    fleet.supervisor.vet_by(judge)
+    fleet.supervisor.deeds.vetting = judge
     await fleet.wish(Wanted(restart_at=SystemClock().now()))
     await fleet.until(WorkerPhase.QUARANTINED)
     assert "it is not the model that sim was before" in fleet.view.reason
@@ -126,7 +126,7 @@ async def test_a_worker_that_no_longer_tells_log_probabilities_does_not_serve(
     kept = Kept()
     judge = check(kept)
     assert judge.judge_silent(spec(name="sim-0"), "400") == "", "nobody knows that it ever did"
-    fleet.supervisor.vet_by(judge)
+    fleet.supervisor.deeds.vetting = judge
     await start(fleet, "sim-0")
     await fleet.until(WorkerPhase.READY)
     why = judge.judge_silent(spec(name="sim-0"), "400: out of range")
@@ -139,7 +139,7 @@ async def test_log_probabilities_that_are_no_numbers_are_never_right_with_nothin
     fleet: Fleet,
 ) -> None:
     kept = Kept()
-    fleet.supervisor.vet_by(check(kept, is_missed=True))
+    fleet.supervisor.deeds.vetting = check(kept, is_missed=True)
     damaged = spec("--fault=no_numbers", name="sim-0")
     await fleet.supervisor.start([damaged], FleetSnapshot(UnixSeconds(0)))
     await fleet.until(WorkerPhase.QUARANTINED)
@@ -153,7 +153,7 @@ async def test_log_probabilities_that_are_no_numbers_are_never_right_with_nothin
 async def test_a_store_that_is_full_keeps_no_worker_from_serving(fleet: Fleet) -> None:
     kept = Kept()
     kept.is_full = True
-    fleet.supervisor.vet_by(check(kept))
+    fleet.supervisor.deeds.vetting = check(kept)
     await start(fleet, "sim-0")
     await fleet.until(WorkerPhase.READY)
 
@@ -162,7 +162,7 @@ async def test_another_gpu_gives_other_numbers_which_is_told_and_the_worker_serv
     fleet: Fleet,
 ) -> None:
     kept = Kept()
-    fleet.supervisor.vet_by(check(kept, device="L4"))
+    fleet.supervisor.deeds.vetting = check(kept, device="L4")
     await start(fleet, "sim-0")
     await fleet.until(WorkerPhase.READY)
     kept.values = shifted(kept.values, 2.0)
@@ -183,7 +183,7 @@ async def test_another_gpu_gives_other_numbers_which_is_told_and_the_worker_serv
 
 async def test_another_gpu_that_gives_the_same_is_not_worth_a_word(fleet: Fleet) -> None:
     kept = Kept()
-    fleet.supervisor.vet_by(check(kept, device="L4"))
+    fleet.supervisor.deeds.vetting = check(kept, device="L4")
     await start(fleet, "sim-0")
     await fleet.until(WorkerPhase.READY)
     judge = check(kept, device="H100")
@@ -205,7 +205,7 @@ async def test_a_doubt_keeps_no_worker_from_serving_that_is_missed(
     fleet: Fleet, nats: float, ends: WorkerPhase, *, is_missed: bool
 ) -> None:
     kept = Kept()
-    fleet.supervisor.vet_by(check(kept))
+    fleet.supervisor.deeds.vetting = check(kept)
     await start(fleet, "sim-0")
     await fleet.until(WorkerPhase.READY)
     kept.values = shifted(kept.values, nats)

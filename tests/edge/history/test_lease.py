@@ -395,3 +395,22 @@ async def test_spools_from_before_belong_to_the_first_who_leads(pair: World) -> 
     stored = await first.state.look(NOW)
     assert stored.spool_offsets == {f"{'a' * 12}/g0": 70}
     await pair.close()
+
+
+async def test_a_number_is_given_to_one_daemon_however_many_ask_at_once(pair: World) -> None:
+    """Nor to the one whose first answer was lost: it asks again, and gets the next number."""
+    pair.daemons["c"] = Daemon(pair.base.place, "c", pair)
+    stores = [daemon.lease for daemon in pair.daemons.values()]
+    given = list[tuple[int, str]]()
+    for _ in range(10):
+        numbers = await asyncio.gather(*(store.take() for store in stores))
+        (winner,) = [at for at, number in enumerate(numbers) if number is not None]
+        given.append((numbers[winner] or 0, NAMES[winner]))
+        again = await stores[winner].take()  # as if the answer had never come
+        assert again is not None
+        given.append((again, NAMES[winner]))
+        renewed = await asyncio.gather(*(store.renew(again) for store in stores))
+        assert [at for at, is_ours in enumerate(renewed) if is_ours] == [winner]
+        pair.sql("UPDATE lease SET expires_at = clock_timestamp()")
+    assert [number for number, _ in given] == list(range(given[0][0], given[0][0] + 20))
+    await pair.close()

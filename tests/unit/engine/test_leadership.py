@@ -82,3 +82,24 @@ async def test_a_daemon_whose_ticks_stand_still_ends_its_turn_and_another_may_le
         assert await asyncio.wait_for(turn.run(daemon, stop), 10) is None
         assert daemon.paused
         assert book.holder is None
+
+
+async def test_who_lost_count_of_its_lease_and_had_it_all_along_knows_so() -> None:
+    """The audit then says that it leads on; that it leads is said once of each number."""
+    book, at, told = Book(), 0.0, list[int | None]()
+
+    async def pass_on(seconds: float) -> None:
+        nonlocal at
+        at += seconds
+
+    lease = Leadership(book, seconds=10.0, elapsed=lambda: at, sleep=pass_on, took=told.append)
+    assert await lease.take()
+    await lease.renew()
+    assert not lease.was_regained
+    await pass_on(9.0)
+    assert not lease.is_held
+    assert await lease.regain()
+    assert (lease.number, lease.was_regained) == (1, True)
+    await lease.release()
+    assert await lease.take()
+    assert not lease.was_regained
