@@ -3,80 +3,46 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any, Protocol
 
-from ds4watch.config.profile import Profile
+from ds4watch.engine.start_baseline import (
+    PREFIX,
+    Baseline,
+    baseline_of,
+    begun,
+    model_of,
+    too_many,
+)
 from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.history.rows import AuditEntry, AuditKind
 from ds4watch.model.errors import StoreError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.series import Sample, labels_of
 from ds4watch.model.worker import WorkerPhase, WorkerView
-from ds4watch.quality.fingerprint import (
-    Fingerprint,
-    as_document,
-    checksum,
-    from_document,
-    unlike,
-)
+from ds4watch.quality.fingerprint import Fingerprint, checksum, unlike
 
 log = logging.getLogger(__name__)
-
-PREFIX = "start_check:"
-_MODEL = {"engine", "model", "prepare", "prepare_args", "precision", "engine_args"}
-"""Of a profile: with another one of these it is to give something else."""
-_PLACE = {
-    *("cpu_args", "environment", "cpu_environment", "max_num_seqs", "max_model_len"),
-    *("gpus", "gpu_share", "gpu_kind", "vllm_python"),
-}
-"""Of a profile: with another one of these kernels and batches may be others."""
 
 
 class BaselineStore(Protocol):
     """Where it is kept."""
 
     async def keep_value(self, name: str, value: Any) -> None:
-        """Keep a JSON value under a name. Raises StoreError."""
+        """Keep a JSON value under a name; None forgets it. Raises StoreError."""
 
     async def add_audit(self, *entries: AuditEntry) -> None:
         """Store audit rows. Raises StoreError."""
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
-    """What a profile gave: a model of it (a digest), at a place (one too, of all that it runs on).
-
-    Numbers are compared at the same place only: another version of the engine, other GPUs and
-    other batches round otherwise, which says nothing of the model.
-    """
-
-    profile: str
-    model: str
-    place: str
-    given: Fingerprint
-
-    @property
-    def name(self) -> str:
-        """Under which it is kept; of a length that every database takes."""
-        return PREFIX + _digest([self.profile, self.model, self.place])[:32]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it JSON-ready."""
-        named = {"profile": self.profile, "model": self.model, "place": self.place}
-        return {**named, "given": as_document(self.given)}
-
-
 class StartCheck:
     """What a profile gave first is what all its workers are compared with, until a person says so.
 
-    A profile that names another model, or other arguments, is another one. Later starts change
-    nothing: a model that drifts in small steps is told too. What is only a doubt keeps no worker
-    from serving that is missed, and is told: `doubts` says why, by worker.
+    A profile that names another model, or other arguments, is another one. Of later starts only
+    what they differ by is learnt: a model that drifts in small steps is told too. What is only a
+    doubt keeps no worker from serving that is missed, and is told: `doubts` says why, by worker.
     """
 
     def __init__(
@@ -100,20 +66,27 @@ class StartCheck:
         self.doubts: dict[str, Doubt] = {}
         """By worker, since the daemon's start; until it starts without, or a person accepts it."""
         for name, value in kept.items():
-            known = _baseline_of(value) if name.startswith(PREFIX) else None
+            known = baseline_of(value) if name.startswith(PREFIX) else None
             if known is not None:
                 self._baselines[name] = known
 
-    async def judge(self, spec: WorkerSpec, given: Fingerprint, version: str) -> str:
-        """Return why a worker must not serve; empty if it may. version: of its engine."""
-        mine = _of(spec.profile, given, version, self._device())
+    async def judge(
+        self, spec: WorkerSpec, given: Fingerprint, version: str, *, again: Fingerprint
+    ) -> str:
+        """Return why a worker must not serve; empty if it may.
+
+        version: of its engine. again: what it gave when asked once more, one by one.
+        """
+        now, device = self._clock.now(), self._device()
+        mine = begun(spec.profile, given, again, version=version, device=device, at=now)
         before = self._baselines.get(mine.name)
         if before is None:
             await self._begin(spec.id, mine)
             return ""
-        found = unlike(before.given, given)
+        found = unlike(before.given, given, before.noise)
         if found is None:
             self.doubts.pop(spec.id, None)
+            await self._keep(before.with_start(given, again, now))
             return ""
         profile = spec.profile.name
         told = (
@@ -130,7 +103,7 @@ class StartCheck:
 
     def judge_silent(self, spec: WorkerSpec, why: str) -> str:
         """Return why a worker that tells nothing must not serve; empty if its model never did."""
-        profile, model = spec.profile.name, _model_of(spec.profile)
+        profile, model = spec.profile.name, model_of(spec.profile)
         known = {(it.profile, it.model) for it in self._baselines.values()}
         if (profile, model) not in known:
             return ""
@@ -162,7 +135,6 @@ class StartCheck:
             if (it.profile, it.model) == (mine.profile, mine.model)
         ]
         found = [unlike(it.given, mine.given) for it in others]
-        self._baselines[mine.name] = mine
         told = f"checksum {checksum(mine.given)} is what it is to give"
         self.doubts.pop(worker, None)
         if found and all(found):
@@ -171,9 +143,19 @@ class StartCheck:
             self.doubts[worker] = Doubt(mine.profile, told)
             log.warning("%s: start check of %s: %s", worker, mine.profile, told)
         entry = _entry(self._clock.now(), mine.profile, f"start check of {mine.profile}: {told}")
+        await self._keep(mine, entry)
+
+    async def _keep(self, mine: Baseline, *entries: AuditEntry) -> None:
+        """Keep it, and forget what was not used for longest if there are too many."""
+        self._baselines[mine.name] = mine
+        old = too_many(self._baselines.values())
+        for it in old:
+            del self._baselines[it.name]
         try:
             await self._store.keep_value(mine.name, mine.as_json())
-            await self._store.add_audit(entry)
+            for it in old:
+                await self._store.keep_value(it.name, None)
+            await self._store.add_audit(*entries)
         except StoreError as error:
             log.warning("what %s gives at a start could not be kept: %s", mine.profile, error)
 
@@ -208,27 +190,3 @@ def doubt_samples(doubts: Mapping[str, Doubt]) -> list[Sample]:
 
 def _entry(at: UnixSeconds, target: str, summary: str) -> AuditEntry:
     return AuditEntry(at, AuditKind.QUALITY, target, summary)
-
-
-def _of(profile: Profile, given: Fingerprint, version: str, device: str) -> Baseline:
-    place = _digest([profile.model_dump(mode="json", include=_PLACE), version, device])
-    return Baseline(profile.name, _model_of(profile), place, given)
-
-
-def _model_of(profile: Profile) -> str:
-    return _digest(profile.model_dump(mode="json", include=_MODEL))
-
-
-def _baseline_of(document: Any) -> Baseline | None:
-    """Read what `as_json` wrote; None for anything else."""
-    if not isinstance(document, Mapping):
-        return None
-    given = from_document(document.get("given"))
-    if given is None:
-        return None
-    profile, model, place = (str(document.get(it, "")) for it in ("profile", "model", "place"))
-    return Baseline(profile, model, place, given)
-
-
-def _digest(value: Any) -> str:
-    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

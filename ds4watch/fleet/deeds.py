@@ -20,7 +20,7 @@ from ds4watch.fleet.lifecycle import MAY_DIE
 from ds4watch.fleet.oom import Death, Oom, recognise
 from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.fleet.served_names import expect_names
-from ds4watch.fleet.start_answers import start_answers
+from ds4watch.fleet.start_answers import answers_apart, start_answers
 from ds4watch.fleet.stillness import canary_ended, canary_sent
 from ds4watch.fleet.tended import Tended
 from ds4watch.fleet.warm_up import requests, warm_up
@@ -46,8 +46,13 @@ _SLEEP_LEVEL = 1
 class Vetting(Protocol):
     """Who says whether a started worker is the model that its profile was before."""
 
-    async def judge(self, spec: WorkerSpec, given: Fingerprint, version: str) -> str:
-        """Return why it must not serve; empty if it may. version: of its engine."""
+    async def judge(
+        self, spec: WorkerSpec, given: Fingerprint, version: str, *, again: Fingerprint
+    ) -> str:
+        """Return why it must not serve; empty if it may.
+
+        version: of its engine. again: what it gave when asked once more, one by one.
+        """
         ...
 
     def judge_silent(self, spec: WorkerSpec, why: str) -> str:
@@ -164,6 +169,7 @@ class Deeds:
         profile = worker.running.profile
         try:
             given = await start_answers(client, profile.served_names[0])
+            again = await answers_apart(client, profile.served_names[0])
         except NoNumberError as error:
             return (
                 f"its log-probabilities are no numbers, as of damaged weights ({error}): "
@@ -176,7 +182,8 @@ class Deeds:
             if not unfit:
                 log.warning("%s: its start is not checked: %s", worker.spec.id, error)
             return unfit
-        return await self.vetting.judge(worker.running, given, await _version(client))
+        version = await _version(client)
+        return await self.vetting.judge(worker.running, given, version, again=again)
 
     async def _warm_up(self, worker: Tended, client: WorkerClient, limits: LifeLimits) -> Seen:
         """Let the worker answer its warm-up requests. One that does not is asked a canary next."""

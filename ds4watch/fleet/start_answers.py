@@ -34,6 +34,11 @@ async def start_answers(answers: Answers, model: str) -> Fingerprint:
     return tuple(await asyncio.gather(*(_answer(answers, model, it) for it in PROMPTS)))
 
 
+async def answers_apart(answers: Answers, model: str) -> Fingerprint:
+    """Return the same asked one after the other, in other batches. Raises WorkerError."""
+    return tuple([await _answer(answers, model, it) for it in PROMPTS])
+
+
 async def _answer(answers: Answers, model: str, prompt: str) -> tuple[Step, ...]:
     for _ in range(_ATTEMPTS - 1):
         try:

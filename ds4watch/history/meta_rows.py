@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select
+from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from ds4watch.history import sql
 from ds4watch.history.quality_models import quality_runs
@@ -19,8 +19,11 @@ CARRY = "carry"
 
 
 def set_meta(connection: Connection, name: str, value: Any) -> None:
-    """Keep a JSON value under a name."""
-    sql.replace(connection, meta, [{"name": name, "value": value}])
+    """Keep a JSON value under a name; None is no value, and no row."""
+    if value is None:
+        connection.execute(delete(meta).where(meta.c.name == name))
+    else:
+        sql.replace(connection, meta, [{"name": name, "value": value}])
 
 
 def all_meta(connection: Connection) -> dict[str, Any]:

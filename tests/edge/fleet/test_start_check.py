@@ -9,8 +9,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ds4watch.engine.start_check import PREFIX, StartCheck, doubt_samples, is_missed
-from ds4watch.fleet.start_answers import start_answers
+from ds4watch.engine.start_baseline import MOST, MOST_OF_A_PROFILE, PREFIX, Baseline, too_many
+from ds4watch.engine.start_check import StartCheck, doubt_samples, is_missed
+from ds4watch.fleet.start_answers import answers_apart, start_answers
 from ds4watch.fleet.wish import Wanted
 from ds4watch.history.rows import AuditEntry
 from ds4watch.model.errors import EdgeReason, StoreError, WorkerError
@@ -34,6 +35,8 @@ class Kept:
             message = "no more room"
             raise StoreError(message, reason=EdgeReason.FULL)
         self.values[name] = value
+        if value is None:
+            del self.values[name]
 
     async def add_audit(self, *entries: AuditEntry) -> None:
         self.audit += entries
@@ -117,7 +120,7 @@ async def test_a_worker_that_gives_something_else_is_quarantined_until_a_person_
     assert kept.audit[-1].who == "ops"
     await fleet.wish(Wanted(pardon_at=SystemClock().now()))
     await fleet.until(WorkerPhase.READY)
-    assert len([it for it in kept.values.values() if it is not None]) == 1
+    assert len(kept.values) == 1
 
 
 async def test_a_worker_that_no_longer_tells_log_probabilities_does_not_serve(
@@ -178,7 +181,7 @@ async def test_another_gpu_gives_other_numbers_which_is_told_and_the_worker_serv
     assert len(kept.audit) == 2, "from then on it is compared with what it gave there"
     assert await judge.forget("sim", who="ops", why="new machines")
     assert doubt_samples(judge.doubts) == []
-    assert [it for it in kept.values.values() if it is not None] == []
+    assert kept.values == {}
 
 
 async def test_another_gpu_that_gives_the_same_is_not_worth_a_word(fleet: Fleet) -> None:
@@ -244,5 +247,66 @@ async def test_a_prompt_that_fails_is_asked_again_and_one_that_never_answers_is_
             return ()
 
     assert await start_answers(Failing(good_every=2), "m") == ((), ())
+    assert await answers_apart(Failing(good_every=2), "m") == ((), ())
     with pytest.raises(WorkerError, match="answered 500"):
         await start_answers(Failing(good_every=1000), "m")
+
+
+async def test_small_damage_does_not_serve_once_it_is_known_how_well_starts_repeat(
+    fleet: Fleet,
+) -> None:
+    kept = Kept()
+    fleet.supervisor.vet_by(check(kept))
+    await start(fleet, "sim-0")
+    await fleet.until(WorkerPhase.READY)
+    for starts in (1, 2, 3):
+        await restarted(fleet, check(kept))
+        await fleet.until(WorkerPhase.READY)
+        [baseline] = kept.values.values()
+        assert baseline["noise"]["starts"] == starts
+        assert baseline["noise"]["nats"] < 0.0005
+    kept.values = shifted(kept.values, 0.01)
+    judge = check(kept)
+    await restarted(fleet, judge)
+    await fleet.until(WorkerPhase.QUARANTINED)
+    assert "those of 3 good starts by 0.000" in fleet.view.reason
+
+
+async def test_what_was_kept_before_noise_was_is_read_and_learns_it(fleet: Fleet) -> None:
+    kept = Kept()
+    fleet.supervisor.vet_by(check(kept))
+    await start(fleet, "sim-0")
+    await fleet.until(WorkerPhase.READY)
+    [(name, baseline)] = kept.values.items()
+    old = {key: value for key, value in baseline.items() if key not in ("noise", "used_at")}
+    kept.values = {name: old}
+    await restarted(fleet, check(kept))
+    await fleet.until(WorkerPhase.READY)
+    assert kept.values[name]["noise"]["starts"] == 1
+    assert kept.values[name]["used_at"] > 0
+
+
+def baseline(profile: str, place: int, used_at: float) -> Baseline:
+    given = ((Step("a", {"a": -0.1}),),)
+    return Baseline(profile, "model", str(place), given, used_at=UnixSeconds(used_at))
+
+
+def test_of_a_profile_the_models_and_places_of_the_latest_starts_are_kept() -> None:
+    mine = [baseline("p", place, used_at=place) for place in range(MOST_OF_A_PROFILE + 3)]
+    other = baseline("q", 0, used_at=0)
+    assert sorted(it.place for it in too_many([*mine, other])) == ["0", "1", "2"]
+    many = [baseline(f"p{number}", 0, used_at=number) for number in range(MOST + 2)]
+    assert {it.profile for it in too_many(many)} == {"p0", "p1"}
+
+
+async def test_what_is_too_much_leaves_the_store_too(fleet: Fleet) -> None:
+    old = [baseline("sim", place, used_at=place) for place in range(MOST_OF_A_PROFILE)]
+    kept = Kept({it.name: it.as_json() for it in old})
+    fleet.supervisor.vet_by(check(kept))
+    await start(fleet, "sim-0")
+    await fleet.until(WorkerPhase.READY)
+    assert len(kept.values) == MOST_OF_A_PROFILE
+    assert old[0].name not in kept.values
+    again = check(kept)
+    assert await again.forget("sim", who="ops", why="all of them")
+    assert kept.values == {}

@@ -8,10 +8,12 @@ import pytest
 
 from ds4watch.quality.fingerprint import (
     Fingerprint,
+    Noise,
     Step,
     Unlike,
     as_document,
     checksum,
+    distance,
     from_document,
     unlike,
 )
@@ -114,3 +116,79 @@ def test_it_is_kept_as_json_and_the_same_values_have_the_same_checksum() -> None
 @pytest.mark.parametrize("document", [None, 3, [[["t"]]], [[["t", {"a": "x"}]]], [[["t", 3]]]])
 def test_what_is_no_fingerprint_is_not_taken_for_one(document: object) -> None:
     assert from_document(document) is None
+
+
+def shifted(nats: float) -> Fingerprint:
+    """Return what was given before with all log-probabilities elsewhere."""
+    return tuple(
+        tuple(replace(step, top={k: v - nats for k, v in step.top.items()}) for step in prompt)
+        for prompt in BEFORE
+    )
+
+
+def test_the_distance_is_the_mean_over_the_likely_tokens_that_both_tell() -> None:
+    assert distance(BEFORE, BEFORE) == 0
+    assert distance(BEFORE, shifted(0.03)) == pytest.approx(0.03)
+    old = Step("a", {"a": -0.1, "b": -3.0, "c": -9.0, "d": -2.0})
+    new = Step("a", {"a": -0.3, "b": -3.4, "c": -12.0, "e": -2.0})
+    assert distance(((old,) * 2,), ((new,) * 2,)) == pytest.approx(0.3)
+
+
+def test_where_answers_part_still_counts_and_what_follows_does_not() -> None:
+    old = answer(1, lead=0.1)
+    moved = {k: v - 0.02 for k, v in old[2].top.items()}
+    turned = (*old[:2], Step("u2", moved), *(Step("x", {"t3": -1.0, "u3": -1.5}) for _ in range(5)))
+    assert distance((old,), (turned,)) == pytest.approx(0.04 / 6)
+
+
+def test_too_little_to_compare_is_no_distance() -> None:
+    assert distance((answer(1)[:1],), (answer(1)[:1],)) is None
+    assert distance(((),), ((),)) is None
+
+
+def test_small_damage_is_told_once_it_is_known_what_good_starts_differ_by() -> None:
+    small = shifted(0.01)
+    noise = Noise(nats=0.0003)
+    for starts in range(3):
+        assert noise == Noise(starts, 0.0003)
+        assert noise.bound_nats is None
+        assert unlike(BEFORE, small, noise) is None
+        noise = noise.learnt(0.0002, None)
+    assert noise.bound_nats == pytest.approx(0.002)
+    told = (
+        "log-probabilities differ by 0.0100 nats on average, those of 3 good starts by 0.0003 "
+        "at most"
+    )
+    assert unlike(BEFORE, small, noise) == Unlike(told, is_certain=False)
+    assert unlike(BEFORE, shifted(0.001), noise) is None
+
+
+def test_of_starts_that_differ_more_more_is_allowed_but_never_more_than_before() -> None:
+    noise = Noise(3, 0.01)
+    assert unlike(BEFORE, shifted(0.035), noise) is None
+    assert unlike(BEFORE, shifted(0.045), noise) is not None
+    assert unlike(BEFORE, shifted(0.06), Noise(3, 0.04)) is not None
+
+
+def test_far_beyond_what_good_starts_differ_by_is_certain() -> None:
+    far = shifted(0.1)
+    for noise, is_certain in ((None, False), (Noise(3, 0.0003), True), (Noise(3, 0.02), False)):
+        found = unlike(BEFORE, far, noise)
+        assert found is not None
+        assert found.is_certain is is_certain
+
+
+def test_after_eight_starts_nothing_is_learnt_so_that_no_drift_widens_the_bound_for_ever() -> None:
+    noise = Noise()
+    for _ in range(8):
+        noise = noise.learnt(0.001)
+    assert noise.learnt(0.04) == noise == Noise(8, 0.001)
+
+
+@pytest.mark.parametrize("sigma", [1e-6, 0.003, 0.02])
+def test_a_machine_that_repeats_itself_only_so_well_is_not_told_for_it(sigma: float) -> None:
+    noise = Noise()
+    for seed in range(0, 400, 2):
+        now = (answer(seed, noise=sigma), answer(seed + 1, noise=sigma))
+        assert unlike(BEFORE, now, noise) is None
+        noise = noise.learnt(distance(BEFORE, now))
