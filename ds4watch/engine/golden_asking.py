@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,14 @@ _HOUR_SECONDS = 3600.0
 
 class BusyError(Ds4watchError):
     """No worker of the profile has time for us now; the message says why."""
+
+
+class DearError(Ds4watchError):
+    """An answer was broken off: it would have cost more than it may. nanos: what it cost."""
+
+    def __init__(self, nanos: Nanos) -> None:
+        super().__init__("an answer would have cost more than it may")
+        self.nanos = nanos
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +77,25 @@ class Asker:
         """Return how many workers of a profile have time for us."""
         return sum(self._has_time(it) for it in self.ready() if it.profile == profile)
 
-    async def ask(self, profile: str, question: Question) -> Asked:
-        """Have a question answered. Raises BusyError, WorkerError."""
+    async def ask(self, profile: str, question: Question, most: Nanos | None = None) -> Asked:
+        """Have a question answered. Raises BusyError, WorkerError, DearError.
+
+        most: what the answer may cost at most.
+        """
         worker = self._free(profile)
+        price = price_at(self._prices, profile, self._clock.now(), worker.url)
         self._taken.add(worker.url)
         try:
-            answer = await self._answer(worker, question)
+            async with asyncio.timeout(_seconds(most, price)):
+                answer = await self._answer(worker, question)
+        except TimeoutError as error:
+            if most is None:
+                raise
+            raise DearError(most) from error
         finally:
             self._taken.discard(worker.url)
-        now = self._clock.now()
-        price = price_at(self._prices, profile, now, worker.url)
-        return Asked(answer, now, round(price * answer.took_seconds / _HOUR_SECONDS))
+        cost = round(price * answer.took_seconds / _HOUR_SECONDS)
+        return Asked(answer, self._clock.now(), cost)
 
     def _free(self, profile: str) -> WorkerView:
         ready = [it for it in self.ready() if it.profile == profile]
@@ -115,3 +132,8 @@ class Asker:
             priority=low_priority(known) if known is not None else None,
             chat=chat,
         )
+
+
+def _seconds(nanos: Nanos | None, price: Nanos) -> float | None:
+    """Return for how long a worker may be used for so much; None: for ever."""
+    return None if nanos is None or not price else nanos / price * _HOUR_SECONDS

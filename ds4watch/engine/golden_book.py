@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from ds4watch.engine.golden_asking import Asked
 from ds4watch.history.quality_values import GoldenAnswer, GoldenRun, GoldenStatus, QualityRun
 from ds4watch.history.rows import AuditEntry, AuditKind
+from ds4watch.model.money import Nanos
 from ds4watch.quality.golden import Question
 
 SHOWN_RUNS = 20
@@ -25,6 +26,9 @@ class GoldenStore(Protocol):
 
     async def add_golden_answer(self, answer: GoldenAnswer) -> None:
         """Store an answer."""
+
+    async def add_golden_cost(self, run: int, nanos: Nanos) -> None:
+        """Store what a run cost beside its answers."""
 
     async def golden_runs(self, limit: int) -> list[GoldenRun]:
         """Return the newest runs, newest first."""

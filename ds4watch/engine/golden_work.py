@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from ds4watch.engine.golden_asking import Asker, BusyError
+from ds4watch.engine.golden_asking import Asker, BusyError, DearError
 from ds4watch.engine.golden_book import (
     SHOWN_RUNS,
     GoldenStore,
@@ -18,10 +18,12 @@ from ds4watch.engine.golden_book import (
     judged_answer,
     left_of,
 )
+from ds4watch.engine.golden_budget import BROKEN_OFF, Budget, budget_of
 from ds4watch.engine.golden_result import GoldenResults
 from ds4watch.history.quality_values import GoldenRun, GoldenStatus
 from ds4watch.history.rows import AuditEntry, AuditKind
 from ds4watch.model.errors import ConfigError, StoreError, WorkerError
+from ds4watch.model.money import Nanos
 from ds4watch.model.ports import Clock
 from ds4watch.quality.golden import Question
 
@@ -63,6 +65,8 @@ class GoldenWork:
         self._failures = 0
         self._asked: tuple[int, tuple[Question, ...]] | None = None
         """The questions of the run under way."""
+        self._dearest: tuple[int, Nanos] | None = None
+        """A run, and what the dearest of its answers cost since the daemon's start."""
 
     async def __aenter__(self) -> Self:
         self._wake.set()
@@ -135,23 +139,31 @@ class GoldenWork:
             await self.end(run, GoldenStatus.FAILED, str(error.findings[0]))
             return 0.0
         judged = await self._store.golden_answered(run.id)
-        batch = list(self._next(run, asked, judged))
+        budget = budget_of(run.budget_nanos, run.spent_nanos, self._dearest_of(run))
+        batch = list(self._next(run, asked, judged, budget.fits(self._at_once)))
         if not batch:
             told = await self._results.book(run, judged, asked)
             await self.end(run, GoldenStatus.DONE, told)
-        elif run.budget_nanos is not None and run.spent_nanos >= run.budget_nanos:
-            await self.end(run, GoldenStatus.STOPPED, "what it may cost is spent")
+        elif budget.over:
+            await self.end(run, GoldenStatus.STOPPED, budget.over)
         else:
-            return await self._ask(run, batch)
+            return await self._ask(run, batch, budget)
         return 0.0
 
+    def _dearest_of(self, run: GoldenRun) -> Nanos | None:
+        known = self._dearest
+        return known[1] if known is not None and known[0] == run.id else None
+
     def _next(
-        self, run: GoldenRun, asked: Sequence[Question], judged: Mapping[str, Mapping[str, bool]]
+        self,
+        run: GoldenRun,
+        asked: Sequence[Question],
+        judged: Mapping[str, Mapping[str, bool]],
+        left: int,
     ) -> Iterator[tuple[Question, str]]:
         """Yield what to ask now: of a profile as many as it has workers with time, one at least."""
         profiles = {run.profile, run.reference} - {""}
         room = {name: max(1, self._asker.free(name)) for name in profiles}
-        left = self._at_once
         for question, profile in left_of(run, asked, judged):
             if not left or not any(room.values()):
                 return
@@ -166,10 +178,13 @@ class GoldenWork:
             self._asked = (run.id, chosen(questions, run.questions))
         return self._asked[1]
 
-    async def _ask(self, run: GoldenRun, batch: Sequence[tuple[Question, str]]) -> float:
+    async def _ask(
+        self, run: GoldenRun, batch: Sequence[tuple[Question, str]], budget: Budget
+    ) -> float:
         """Ask questions at the same time; every answer that comes is kept, whatever others meet."""
+        most = budget.each(len(batch))
         done = await asyncio.gather(
-            *(self._answer(run, *it) for it in batch), return_exceptions=True
+            *(self._answer(run, *it, most) for it in batch), return_exceptions=True
         )
         met = [
             (profile, error)
@@ -177,8 +192,11 @@ class GoldenWork:
             if error is not None
         ]
         for _, error in met:
-            if not isinstance(error, BusyError | WorkerError):
+            if not isinstance(error, BusyError | WorkerError | DearError):
                 raise error
+        if any(isinstance(error, DearError) for _, error in met):
+            await self._end_if_under_way(run, GoldenStatus.STOPPED, BROKEN_OFF)
+            return 0.0
         failed = [(name, error) for name, error in met if isinstance(error, WorkerError)]
         if failed:
             return await self._note_failures(run, failed)
@@ -188,8 +206,15 @@ class GoldenWork:
         await self._tell(run, "")
         return 0.0
 
-    async def _answer(self, run: GoldenRun, question: Question, profile: str) -> None:
-        asked = await self._asker.ask(profile, question)
+    async def _answer(
+        self, run: GoldenRun, question: Question, profile: str, most: Nanos | None
+    ) -> None:
+        try:
+            asked = await self._asker.ask(profile, question, most)
+        except DearError as error:
+            await self._store.add_golden_cost(run.id, error.nanos)
+            raise
+        self._dearest = (run.id, max(asked.nanos, self._dearest_of(run) or 0))
         await self._store.add_golden_answer(judged_answer(run, profile, question, asked))
 
     async def _note_failures(
@@ -198,11 +223,14 @@ class GoldenWork:
         self._failures += 1
         profile, error = min(failed, key=lambda it: it[1].retryable)
         if not error.retryable or self._failures >= _FAILURES_ALLOWED:
-            async with self.turn:
-                if await self.current() is not None:  # it may have been stopped meanwhile
-                    await self.end(run, GoldenStatus.FAILED, f"{profile}: {error}")
+            await self._end_if_under_way(run, GoldenStatus.FAILED, f"{profile}: {error}")
             return 0.0
         return await self._wait(run, str(error))
+
+    async def _end_if_under_way(self, run: GoldenRun, status: GoldenStatus, told: str) -> None:
+        async with self.turn:
+            if await self.current() is not None:  # it may have been stopped meanwhile
+                await self.end(run, status, told)
 
     async def _wait(self, run: GoldenRun, why: str) -> float:
         await self._tell(run, f"waits: {why}")

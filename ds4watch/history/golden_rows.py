@@ -12,6 +12,7 @@ from ds4watch.history.audit_rows import insert_audit
 from ds4watch.history.quality_models import golden_answers, golden_runs
 from ds4watch.history.quality_values import GoldenAnswer, GoldenRun, GoldenStatus
 from ds4watch.history.rows import AuditEntry
+from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 
 ANSWER_CHARACTERS = 2000
@@ -47,9 +48,13 @@ def add_answer(connection: Connection, answer: GoldenAnswer) -> None:
     """Write an answer once."""
     row = asdict(answer) | {"answer": answer.answer[-ANSWER_CHARACTERS:]}
     if sql.insert_new(connection, golden_answers, row):
-        spent = golden_runs.c.spent_nanos + answer.nanos
-        run = update(golden_runs).where(golden_runs.c.id == answer.run)
-        connection.execute(run.values(spent_nanos=spent))
+        add_cost(connection, answer.run, answer.nanos)
+
+
+def add_cost(connection: Connection, run: int, nanos: Nanos) -> None:
+    """Add to what a run cost."""
+    changed = update(golden_runs).where(golden_runs.c.id == run)
+    connection.execute(changed.values(spent_nanos=golden_runs.c.spent_nanos + nanos))
 
 
 def newest(connection: Connection, limit: int) -> list[GoldenRun]:

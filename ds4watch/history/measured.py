@@ -6,6 +6,7 @@ from ds4watch.history import golden_rows, meta_rows
 from ds4watch.history.loss import Mended
 from ds4watch.history.quality_values import GoldenAnswer, GoldenRun, QualityRun
 from ds4watch.history.rows import AuditEntry
+from ds4watch.model.money import Nanos
 from ds4watch.model.ports import UnixSeconds
 
 
@@ -30,6 +31,10 @@ class Measured:
     async def add_golden_answer(self, answer: GoldenAnswer) -> None:
         """Store an answer, and what it cost with its run; a second one changes nothing."""
         await self._database.write(golden_rows.add_answer, answer)
+
+    async def add_golden_cost(self, run: int, nanos: Nanos) -> None:
+        """Store what a golden run cost beside its answers."""
+        await self._database.write(golden_rows.add_cost, run, nanos)
 
     async def golden_runs(self, limit: int) -> list[GoldenRun]:
         """Return the newest golden runs, newest first."""

@@ -260,6 +260,33 @@ async def test_what_it_may_cost_ends_it(tmp_path: Path) -> None:
         assert run["spent_nanos"] == 4 * 1.25 * 10**9
 
 
+@pytest.mark.parametrize("budget", [1.3, 3.0, 6.1, 9.9, 20.0])
+@pytest.mark.parametrize("at_once", [1, 3])
+async def test_answers_at_the_same_time_do_not_cost_more_than_it_may_either(
+    tmp_path: Path, at_once: int, budget: float
+) -> None:
+    async with bench(tmp_path, at_once=at_once) as it:
+        await begin(it, budget=round(budget * 10**9))
+        run = await it.ended("stopped")
+        assert run["answered"] == int(budget / 1.25)
+        assert run["spent_nanos"] <= run["budget_nanos"]
+        assert run["told"].startswith("what it may cost is spent")
+
+
+async def test_an_answer_that_costs_more_than_is_left_is_broken_off_and_what_it_cost_is_booked(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as it:
+        it.script.hold.clear()
+        await begin(it, budget=10**7)  # a hundredth of a second
+        run = await it.ended("stopped")
+        assert run["told"] == "what it may cost is spent: an answer was broken off for it"
+        assert (run["answered"], run["spent_nanos"]) == (0, 10**7)
+        it.script.hold.set()
+        await begin(it, budget=10**12)
+        assert (await it.ended())["answered"] == 24
+
+
 class _Broken:
     """A judge with a fault."""
 
