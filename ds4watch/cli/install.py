@@ -23,6 +23,7 @@ _SETTINGS = """\
 # Every key there is: docs/configuration.md. What is wrong here: ds4watch check.
 fleet:
   backend: systemd
+  systemd: {bus: system}
 gateway:
   run_by: systemd
 """

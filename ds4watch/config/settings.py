@@ -240,7 +240,9 @@ class SystemdSettings(Section):
     """Workers as transient units of systemd."""
 
     bus: Bus | None = Field(
-        None, description="system or user; the system's if ds4watch runs as root, else the user's."
+        None,
+        description="system or user; the user's if ds4watch runs in a session of one other than "
+        "root, else the system's.",
     )
     memory_max_bytes: int | None = Field(
         None, ge=1 << 20, description="Memory of one worker; over it systemd ends it (MemoryMax)."

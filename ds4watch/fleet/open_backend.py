@@ -90,7 +90,8 @@ async def _systemd(
 ) -> Backend:
     bus: Any = importlib.import_module("ds4watch.fleet.systemd_bus")
     systemd: Any = importlib.import_module("ds4watch.fleet.systemd")
-    manager = bus.Manager(is_system=systemd.is_system(fleet.systemd))
+    is_system = bus.is_system(fleet.systemd, os.environ, is_root=os.geteuid() == 0)
+    manager = bus.Manager(is_system=is_system)
     stack.callback(manager.close)
     try:
         await manager.units(UnitRecords(place.state_dir).pattern)

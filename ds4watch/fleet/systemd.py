@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ds4watch.config.settings import Bus, SystemdSettings
+from ds4watch.config.settings import SystemdSettings
 from ds4watch.fleet.backend import LocalPlace, see_to_gpu
 from ds4watch.fleet.command import HOST
 from ds4watch.fleet.devices import Holding
@@ -116,7 +116,7 @@ class SystemdBackend:
         return f"{line}, and where that does not help by a restart of the machine"
 
     def _left(self, unit: str) -> str:
-        bus = "" if is_system(self._settings) else " --user"
+        bus = "" if self._manager.is_system else " --user"
         return f"{unit}: still runs; end it with `systemctl{bus} kill --signal=KILL {unit}`"
 
     async def left(self) -> tuple[str, ...]:
@@ -219,7 +219,7 @@ class SystemdBackend:
     def _plan(self, spec: WorkerSpec, port: int, gpu_environment: Mapping[str, str]) -> UnitPlan:
         command = self._recipe.command(spec, port)
         own = {**command.env, **gpu_environment, **self._keys.keep(spec)}
-        needs_user = is_system(self._settings) and os.geteuid() != 0
+        needs_user = self._manager.is_system and os.geteuid() != 0
         return UnitPlan(
             description=f"ds4watch worker {spec.id}",
             argv=command.argv,
@@ -306,11 +306,6 @@ class SystemdBackend:
 
     def _is_as_wanted(self, spec: WorkerSpec, record: UnitRecord, state: UnitState) -> bool:
         return state.is_running and record.spec == self._recipe.digest(spec)
-
-
-def is_system(settings: SystemdSettings) -> bool:
-    """Return whether the system's own systemd is meant."""
-    return (settings.bus or (Bus.USER if os.geteuid() else Bus.SYSTEM)) is Bus.SYSTEM
 
 
 def _ticks(pid: int) -> int:

@@ -14,8 +14,9 @@ from typing import Any
 
 from dbus_fast import BusType, Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
-from dbus_fast.errors import DBusError
+from dbus_fast.errors import AuthError, DBusError, InvalidAddressError
 
+from ds4watch.config.settings import Bus, SystemdSettings
 from ds4watch.model.errors import EdgeReason, WorkerError
 
 log = logging.getLogger(__name__)
@@ -65,11 +66,15 @@ class _Bus(MessageBus):
         return written
 
 
+_UNREACHED = (OSError, EOFError, DBusError, TimeoutError, InvalidAddressError, AuthError)
+
+
 class Manager:
     """One connection, made when it is needed, and again when it was lost."""
 
     def __init__(self, *, is_system: bool, address: str | None = None) -> None:
         """Take the system bus or the user's own; `address` is that of another."""
+        self.is_system = is_system
         self._bus_type = BusType.SYSTEM if is_system else BusType.SESSION
         self._address = address
         self._bus: MessageBus | None = None
@@ -164,7 +169,7 @@ class Manager:
             bus = await self._connected()
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 reply = await bus.call(message)
-        except (OSError, EOFError, DBusError, TimeoutError) as error:
+        except _UNREACHED as error:
             self.close()
             raise WorkerError(
                 f"systemd cannot be asked ({message.member}): {error or type(error).__name__}",
@@ -186,6 +191,16 @@ class Manager:
                 self._bus = bus
                 self._watching = asyncio.create_task(_until_lost(bus), name="systemd's bus")
             return self._bus
+
+
+def is_system(settings: SystemdSettings, environ: Mapping[str, str], *, is_root: bool) -> bool:
+    """Return whether the system's own systemd is meant.
+
+    A service of the system that runs as a user of its own has no session, and so no bus of that.
+    """
+    if settings.bus is not None:
+        return settings.bus is Bus.SYSTEM
+    return is_root or not environ.get("DBUS_SESSION_BUS_ADDRESS")
 
 
 async def _until_lost(bus: MessageBus) -> None:
