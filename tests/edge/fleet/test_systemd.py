@@ -23,6 +23,7 @@ from ds4watch.config.settings import BackendKind, Bus, FleetSettings, SystemdSet
 from ds4watch.fleet.open_backend import open_backend
 from ds4watch.fleet.process import ProcessTable
 from ds4watch.fleet.recipe import WorkerSpec
+from ds4watch.fleet.systemd_bus import Manager, is_system
 from ds4watch.fleet.systemd_unit import UnitPlan, properties_of, write_secrets
 from ds4watch.fleet.unit_record import UnitRecords
 from ds4watch.model.errors import ConfigError, WorkerError
@@ -237,3 +238,28 @@ async def test_down_tells_of_a_unit_that_survives_and_how_it_is_ended(
     systemd[0].refuse.clear()
     assert await down(state_dir, config, systemd[1]) == (0, "everything is stopped\n")
     assert not systemd[0].units[unit].is_running
+
+
+@pytest.mark.parametrize(
+    ("bus", "environ", "is_root", "is_of_the_system"),
+    [
+        (None, {}, False, True),  # a service with a user of its own
+        (None, {"DBUS_SESSION_BUS_ADDRESS": "unix:path=/x"}, False, False),
+        (None, {"DBUS_SESSION_BUS_ADDRESS": "unix:path=/x"}, True, True),
+        (Bus.USER, {}, True, False),
+        (Bus.SYSTEM, {"DBUS_SESSION_BUS_ADDRESS": "unix:path=/x"}, False, True),
+    ],
+)
+def test_a_service_means_the_systemd_of_the_system(
+    bus: Bus | None, environ: dict[str, str], is_root: bool, is_of_the_system: bool
+) -> None:
+    assert is_system(SystemdSettings(bus=bus), environ, is_root=is_root) is is_of_the_system
+
+
+async def test_a_bus_that_has_no_address_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
+    monkeypatch.delenv("DISPLAY", raising=False)
+    manager = Manager(is_system=False)
+    with pytest.raises(WorkerError, match="systemd cannot be asked"):
+        await manager.units("ds4watch-*")
+    manager.close()
