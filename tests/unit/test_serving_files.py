@@ -21,7 +21,7 @@ def test_the_container_file_copies_what_is_there_and_all_that_the_wheel_takes() 
     }
     assert all((ROOT / name).exists() for name in copied)
     shipped = re.findall(
-        r'^"(\w+)" = "ds4watch/_data/', Path(ROOT / "pyproject.toml").read_text(), re.M
+        r'^"([\w/]+)" = "ds4watch/_data/', Path(ROOT / "pyproject.toml").read_text(), re.M
     )
     assert {"ds4watch", "pyproject.toml", *shipped} <= copied
     assert "\nUSER 8400\n" in text
