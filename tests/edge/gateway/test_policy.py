@@ -258,3 +258,21 @@ async def test_models_are_those_of_ready_workers(tmp_path: Path) -> None:
         "created": 1000,
         "owned_by": "ds4watch",
     }
+
+
+async def test_a_level_has_the_workers_without_speculation_answer_for_an_alias(
+    tmp_path: Path,
+) -> None:
+    plain = policy(substitutions=(Substitution("m", "m-plain"),))
+    async with (
+        FakeWorker("w1", models=("m-speculating", "m")) as speculating,
+        FakeWorker("w2", models=("m-plain", "m")) as other,
+        front_of(tmp_path, board_of(speculating.view(), other.view(), policy=plain)) as front,
+    ):
+        for _ in range(8):
+            async with front.post(CHAT) as response:
+                assert response.headers["x-ds4-worker"] == "w2"
+                assert response.headers["x-ds4-degraded"] == "level=1;model=m-plain"
+        async with front.post(CHAT | {"model": "m-speculating"}) as response:
+            assert response.headers["x-ds4-worker"] == "w1"  # who insists is not moved
+            assert "x-ds4-degraded" not in response.headers
