@@ -14,10 +14,10 @@ from ds4watch.gateway.prefix_window import NO_TURN, Turn
 from ds4watch.model.usage import RequestOutcome, RetryReason, Usage
 
 _USUAL_FIELDS = (
+    *("status", "outcome", "stream", "estimated", "level", "degraded", "choices"),
     *("gateway", "key", "path", "model_asked", "model_served", "worker", "profile"),
     *("work_class", "filter"),
 )
-_TRUTH = {False: "false", True: "true"}
 _CLIENT_GONE_STATUS = 499
 """nginx's number for a client that closed before its answer; never sent, only booked."""
 
@@ -84,34 +84,31 @@ class Call:
         """Return the line for the books, a `RequestRecord` in JSON; `now` is monotonic.
 
         Put together by hand: an object and an encoder for each request cost three times as much.
+        Instants and spans are told to the microsecond.
         """
-        since = self.started_at
-        first = "null" if self.first_byte_at is None else repr(self.first_byte_at - since)
-        queue = "null" if self.first_tried_at is None else repr(self.first_tried_at - since)
-        tried = "null" if self.tried_at is None else repr(self.tried_at - since)
-        degraded = json.dumps(self.degraded) if self.degraded else "[]"
-        usage = self.usage
-        talk = "null" if self.conversation is None else str(self.conversation)
-        used = "null"
-        if usage is not None:
-            used = (
-                f'{{"prompt":{usage.prompt},"cached":{usage.cached},'
-                f'"completion":{usage.completion}}}'
-            )
-        outcome: str = self.outcome
+        since, usage = self.started_at, self.usage
+        first, queue, tried = self.first_byte_at, self.first_tried_at, self.tried_at
         return (
-            f'{{"id":{_quoted(self.id)},"seq":{seq},"ended_at":{ended_at!r},'
-            f'"status":{self.status},"outcome":"{outcome!s}",'
-            f'"stream":{_TRUTH[self.stream]},"duration_seconds":{now - since!r},'
-            f'"queue_seconds":{queue},"tried_seconds":{tried},"first_byte_seconds":{first},'
-            f'"usage":{used},"estimated":{_TRUTH[self.estimated]},'
-            f'"level":{self.level},"degraded":{degraded},'
+            f'{{"id":{_quoted(self.id)},"seq":{seq},"ended_at":{ended_at:.6f},'
+            f'"duration_seconds":{now - since:.6f},'
+            f'"queue_seconds":{"null" if queue is None else f"{queue - since:.6f}"},'
+            f'"tried_seconds":{"null" if tried is None else f"{tried - since:.6f}"},'
+            f'"first_byte_seconds":{"null" if first is None else f"{first - since:.6f}"},'
+            f'"usage":{"null" if usage is None else _usage_in_json(usage)},'
+            f'"conversation":{"null" if self.conversation is None else self.conversation},'
             f'"retries":{json.dumps(self.retries) if self.retries else "[]"},'
-            f'"choices":{self.choices},{self._usual_fields(gateway)},"conversation":{talk}}}\n'
+            f"{self._usual_fields(gateway)}}}\n"
         ).encode()
 
     def _usual_fields(self, gateway: str) -> str:
         return _fields_of(
+            self.status,
+            self.outcome,
+            self.stream,
+            self.estimated,
+            self.level,
+            self.degraded,
+            self.choices,
             gateway,
             self.key,
             self.path,
@@ -124,11 +121,15 @@ class Call:
         )
 
 
+def _usage_in_json(usage: Usage) -> str:
+    return f'{{"prompt":{usage.prompt},"cached":{usage.cached},"completion":{usage.completion}}}'
+
+
 @lru_cache(maxsize=1024)
-def _fields_of(*values: str) -> str:
+def _fields_of(*values: str | int | tuple[str, ...]) -> str:
     """Return the fields that are the same in many lines."""
-    told = zip(_USUAL_FIELDS, values, strict=True)
-    return ",".join([f'"{name}":{_quoted(value)}' for name, value in told])
+    told = dict(zip(_USUAL_FIELDS, values, strict=True))
+    return json.dumps(told, separators=(",", ":"))[1:-1]
 
 
 @lru_cache(maxsize=1024)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ds4watch.gateway import headers as names
@@ -149,11 +150,11 @@ class Relay:
     ) -> Stream:
         sse, tap = _sse_of(shaped), self._scores.tap()
         look = sse if filtering is None and tap is None else _Look(sse, filtering, tap)
-        feed = look.feed
+        feed = look.feed_all
 
-        def take(chunk: bytes) -> None:
+        def take(chunks: list[bytes]) -> None:
             """Send what is for the client, after the headers if it is the first."""
-            if data := feed(chunk):
+            if data := feed(chunks):
                 stream = call.response or self._begin(request, call, answer, sse)
                 if answer.is_whole:
                     stream.hold(data)
@@ -215,11 +216,11 @@ class _Look:
         self._filtering = filtering
         self._tap = tap
 
-    def feed(self, chunk: bytes) -> bytes:
+    def feed_all(self, chunks: Sequence[bytes]) -> bytes:
         """Return what goes to the client now."""
         if self._tap is not None and len(self._tap) < MAX_BYTES:
-            self._tap += chunk
-        return self._filtered(self._sse.feed(chunk))
+            self._tap += b"".join(chunks)
+        return self._filtered(self._sse.feed_all(chunks))
 
     def finish(self) -> bytes:
         """Return what is left."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from ds4watch.model.usage import Usage
@@ -17,15 +19,19 @@ _CHOICE_INDEX = re.compile(rb'"index":\s*(\d{1,9})')
 _USAGE = b'"usage"'
 _LAST_USAGE = re.compile(rb":\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)?\})\s*\}$")
 """`usage` as the last field of the event. Inside a JSON text its quotes would be escaped."""
-_RUN_USAGE = re.compile(rb',"usage":(\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)?\})\}\n\n')
-"""The same at the end of an event in a run of them, written without spaces."""
-_RUN_FIELD = b',"usage":{'
-_LEFT_OUT_BYTES = len(b',"usage":}\n\n')
-"""Of what `_RUN_USAGE` matches: all but its group."""
+_PLAIN_FORM = re.compile(rb"[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)?\}\}\n\n")
+_MAX_TAIL_BYTES = 512
+_FIELD = b',"usage":{'
+_LAST_FIELD = b'"choices":[],"usage":{'
+_DATA = b"data: {"
+_DONE = b"data: [DONE]\n\n"
+_DIGITS = b"0123456789"
 _FIRST_CHOICE = b'"choices":[{"index":0,'
 _CHOICES = b'"choices"'
 _LAST_EVENT = re.compile(rb"response\.(?:completed|incomplete|failed)")
 _EMPTY = re.compile(rb":\s*\[\s*\]")
+_NEVER = b"\n"
+"""Begins no event that has its usage at its end."""
 
 
 class OversizedEventError(ValueError):
@@ -40,8 +46,10 @@ class SseRelay:
     """
 
     __slots__ = (
+        "_begin",
         "_by_choice",
         "_final",
+        "_form",
         "_keep_each",
         "_keep_last",
         "_max_event_bytes",
@@ -59,6 +67,10 @@ class SseRelay:
         self._keep_each = keep_each
         self._max_event_bytes = max_event_bytes
         self._rest = b""
+        self._begin = _NEVER
+        """What plain events of this answer begin with, up to their choice."""
+        self._form = b""
+        """What is behind `_FIELD` in them, less its digits."""
         self._by_choice: dict[int, bytes] = {}
         self._final: bytes | None = None
         self.deltas = 0
@@ -70,30 +82,68 @@ class SseRelay:
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what goes to the client now. Raises OversizedEventError."""
+        return self.feed_all((chunk,))
+
+    def feed_all(self, chunks: Sequence[bytes]) -> bytes:
+        """Do what `feed` does, with chunks that came at once; fastest if each is one event."""
         known = len(self._rest)
-        data = self._rest + chunk if known else chunk
-        if not known and (one := self._one_delta(data)):
-            return one
+        if known:
+            return self._cut(b"".join((self._rest, *chunks)), known)
+        return self._take(chunks)
+
+    def _take(self, chunks: Sequence[bytes]) -> bytes:
+        """Return what is left of chunks of which most are one event each."""
+        out: list[bytes] = []
+        at, count, is_plain = 0, len(chunks), True
+        while at < count:
+            chunk = chunks[at]
+            if is_plain and (chunk.startswith(self._begin) or self._learn(chunk)):
+                taken = self._take_plain(chunks, at, out)
+                at += taken
+                is_plain = taken > 0
+            elif chunk == _DONE:
+                self.done = True
+                out.append(chunk)
+                at += 1
+            elif self._is_last(chunk):
+                if self._keep_last:
+                    out.append(chunk)
+                at += 1
+            else:
+                at += self._take_any(chunks, at, out)
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def _take_any(self, chunks: Sequence[bytes], at: int, out: list[bytes]) -> int:
+        """Put into `out` what is left of one event, or of all if it is not one; return how many."""
+        chunk = chunks[at]
+        if chunk.find(b"\n\n") == len(chunk) - 2 >= 0 and b"\r" not in chunk:
+            out.append(self._event(chunk[:-2], b"\n\n"))
+            return 1
+        out.append(self._cut(b"".join(chunks[at:]), 0))
+        return len(chunks) - at
+
+    def _cut(self, data: bytes, known: int) -> bytes:
+        """Return what is left of the events in `data`; it begins with `known` bytes of one."""
         # Not anew in each piece of an event that comes in many.
-        run, start = self._run_of_deltas(data) if known < _SHORT_BYTES else (b"", 0)
-        if start == len(data):
-            self._rest = b""
-            return run  # all of it was plain
-        out = [run] if run else []
-        search = start or max(0, known - _LONGEST_BOUNDARY)
+        search = max(0, known - _LONGEST_BOUNDARY)
         if b"\r" in data:
+            out, start = [], 0
             while (boundary := _BOUNDARY.search(data, search)) is not None:
                 out.append(self._event(data[start : boundary.start()], boundary.group()))
                 start = search = boundary.end()
+            left, rest = b"".join(out), data[start:]
         else:  # what workers send; the same, only faster
-            while (end := data.find(b"\n\n", search)) >= 0:
-                out.append(self._event(data[start:end], b"\n\n"))
-                start = search = end + 2
-        self._rest = data[start:] if start else data
-        if len(self._rest) > self._max_event_bytes:
+            first = data.find(b"\n\n", search) + 2
+            events, rest = [], data
+            if first >= 2:
+                *more, rest = data[first:].split(b"\n\n")
+                events = [data[:first], *[event + b"\n\n" for event in more]]
+            left = self._take(events) if events else b""
+        self._rest = rest
+        if len(rest) > self._max_event_bytes:
             message = f"an event of over {self._max_event_bytes} bytes"
             raise OversizedEventError(message)
-        return out[0] if len(out) == 1 else b"".join(out)
+        return left
 
     def finish(self) -> bytes:
         """Return what is left once the worker has ended well; some leave out the last newline."""
@@ -113,45 +163,51 @@ class SseRelay:
         """Whether the worker told the usage of the whole answer."""
         return self._final is not None
 
-    def _one_delta(self, data: bytes) -> bytes:
-        """Return what is left of `data` if it is one plain event, as in a run of them."""
-        at = data.find(_USAGE)
-        if at < 0 or data.find(b"\n") != len(data) - 2 or not data.startswith(b"data: {"):
-            return b""
-        found = _RUN_USAGE.fullmatch(data, at - 1)
-        if (
-            found is None
-            or data.find(_USAGE, at + 7) >= 0
-            or data.find(_FIRST_CHOICE, 0, at) < 0
-            or b"\r" in data
-        ):
-            return b""
-        self._by_choice[0] = found[1]
-        return data if self._keep_each else data[: at - 1] + b"}\n\n"
+    def _take_plain(self, chunks: Sequence[bytes], at: int, out: list[bytes]) -> int:
+        """Put into `out` what is left of the plain events from `at` on; return how many.
 
-    def _run_of_deltas(self, data: bytes) -> tuple[bytes, int]:
-        """Return what is left of the plain events that `data` begins with, and where they end.
-
-        Plain: written without spaces, of the first choice alone, and the usage its last field.
-        Of those nothing is left to find out one by one; the result is the same.
+        Plain: begun as the last one, up to the first choice, and ended by a usage that only
+        differs in its digits. Of those nothing is left to find out one by one; the result is the
+        same. None are if one of them only looked so.
         """
-        pieces = _RUN_USAGE.split(data) if _RUN_FIELD in data else []
-        texts = pieces[:-1:2]
-        count = _count_of_plain(texts)
-        last = 2 * count - 1
-        end = sum(map(len, pieces[: last + 1])) + count * _LEFT_OUT_BYTES
-        # Only where each has the one mention, hence not also inside some other field.
-        if (
-            not count
-            or data.count(b"\n", 0, end) != 2 * count
-            or data.count(_USAGE, 0, end) != count
-            or b"\r" in data
-        ):
-            return b"", 0
-        self._by_choice[0] = pieces[last]
+        begin = self._begin
+        texts: list[bytes] = []
+        tails: list[bytes] = []
+        for chunk in chunks[at:] if at else chunks:
+            text, _, tail = chunk.rpartition(_FIELD)
+            if not text.startswith(begin):
+                break
+            texts.append(text)
+            tails.append(tail)
+        count = len(tails)
+        is_plain = b"".join(tails).translate(None, _DIGITS) == self._form * count
+        if not count or not is_plain or b"\n" in b"".join(texts):
+            self._begin = _NEVER
+            return 0
+        self._by_choice[0] = b"{" + tails[-1][:-3]
         if self._keep_each:
-            return data[:end], end
-        return b"}\n\n".join([*texts[:count], b""]), end
+            out.extend(chunks[at : at + count])
+        else:
+            texts.append(b"")
+            out.append(b"}\n\n".join(texts))
+        return count
+
+    def _learn(self, event: bytes) -> bool:
+        """Note what plain events are like, if this may be one."""
+        text, _, tail = event.rpartition(_FIELD)
+        choice = text.find(_FIRST_CHOICE)
+        if choice < 0 or not text.startswith(_DATA) or not _is_plain(tail):
+            return False
+        self._begin, self._form = text[: choice + len(_FIRST_CHOICE)], tail.translate(None, _DIGITS)
+        return True
+
+    def _is_last(self, event: bytes) -> bool:
+        """Return whether this is the usage of the whole answer, as it mostly looks; note it."""
+        text, _, tail = event.rpartition(_LAST_FIELD)
+        if not text.startswith(_DATA) or not _is_plain(tail) or _CHOICES in text or b"\n" in text:
+            return False
+        self._final = b"{" + tail[:-3]
+        return True
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
         if _USAGE in event:
@@ -165,11 +221,11 @@ class SseRelay:
         return event + boundary
 
     def _with_usage(self, event: bytes, boundary: bytes) -> bytes:
-        at = event.find(_USAGE)
+        at = event.rfind(_USAGE)
         cut = _comma_before(event, at)
         match = _LAST_USAGE.match(event, at + len(_USAGE)) if event.startswith(b"data:") else None
-        # Only where it is the one mention, hence not also inside some other field.
-        if match is None or cut < 0 or event.find(_USAGE, at + 1) >= 0 or b"\n" in event:
+        # Behind that of an inner field more braces would be left.
+        if match is None or cut < 0 or b"\n" in event:
             return self._with_usage_anywhere(event, boundary)
         last = False
         if b'"choices":[{' not in event:
@@ -224,13 +280,12 @@ class ResponsesRelay(SseRelay):
     def __init__(self) -> None:
         super().__init__(keep_last=True, keep_each=True)
 
-    def _one_delta(self, data: bytes) -> bytes:
-        del data
-        return b""
-
-    def _run_of_deltas(self, data: bytes) -> tuple[bytes, int]:
-        del data
-        return b"", 0
+    def _take(self, chunks: Sequence[bytes]) -> bytes:
+        out: list[bytes] = []
+        at = 0
+        while at < len(chunks):
+            at += self._take_any(chunks, at, out)
+        return b"".join(out)
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
         if _LAST_EVENT.search(event) is not None:
@@ -253,19 +308,14 @@ class ResponsesRelay(SseRelay):
             self._final = json.dumps(response["usage"]).encode()
 
 
-def _count_of_plain(texts: list[bytes]) -> int:
-    """Return how many events, less their usage, begin as the first does, up to its choice."""
-    begin = texts[0] if texts else b""
-    at = begin.find(_FIRST_CHOICE)
-    if at < 0 or not begin.startswith(b"data: {"):
-        return 0
-    begin = begin[: at + len(_FIRST_CHOICE)]
-    count = 0
-    for text in texts:
-        if not text.startswith(begin):
-            break
-        count += 1
-    return count
+def _is_plain(tail: bytes) -> bool:
+    """Return whether this, behind `_FIELD`, is a usage that ends an event without spaces."""
+    return len(tail) <= _MAX_TAIL_BYTES and _is_plain_form(tail.translate(None, _DIGITS))
+
+
+@lru_cache(maxsize=256)
+def _is_plain_form(form: bytes) -> bool:
+    return _PLAIN_FORM.fullmatch(form) is not None and _USAGE not in form
 
 
 def _comma_before(event: bytes, at: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from ds4watch.gateway.http.headers import RawHeaders
 
@@ -10,6 +11,12 @@ _LENGTH_LINE = re.compile(rb"\r\n(?i:content-length): ([0-9]{1,15})(?=\r\n)")
 _MAX_DIGITS = 15
 _MAX_KEPT_BYTES = 1 << 12
 _OK = 200
+_STATUS_LINE = b"HTTP/1.1 200 OK\r\n"
+SHORT_HEAD = _STATUS_LINE + b"transfer-encoding: chunked\r\n\r\n"
+"""Has a parser take what follows for chunks."""
+_FRAMING = frozenset(
+    {b"connection", b"content-length", b"proxy-connection", b"trailer", b"upgrade"}
+)
 
 
 class AnswerHead:
@@ -50,6 +57,33 @@ class KnownHead:
         digits, at = data[begin:end], end + len(self._behind)
         is_whole = digits.isdigit() and len(data) - at == int(digits) > 0
         return data[at:] if is_whole else None
+
+
+class KnownStream(NamedTuple):
+    """The head of an answer in chunks: what it is told by, byte for byte, and what it says."""
+
+    raw: bytes
+    head: AnswerHead
+
+
+def known_stream(head: AnswerHead, data: bytes) -> KnownStream | None:
+    """Return what to know `head` by, parsed out of `data`, if it is before server-sent events.
+
+    None unless it says as much as `SHORT_HEAD` of how the body is framed and of what becomes of
+    the connection, and no more.
+    """
+    at = data.find(b"\r\n\r\n") + 4
+    if not head.is_stream or not 4 <= at <= _MAX_KEPT_BYTES or not data.startswith(_STATUS_LINE):
+        return None
+    told = {name.lower(): bytes(value) for name, value in head.headers}
+    is_plain = len(told) == len(head.headers) == data.count(b"\r\n", 0, at) - 2
+    if (
+        not is_plain
+        or told.get(b"transfer-encoding") != b"chunked"
+        or not _FRAMING.isdisjoint(told)
+    ):
+        return None
+    return KnownStream(data[:at], head)
 
 
 def known_head(head: AnswerHead, data: bytes, body: bytes) -> KnownHead | None:

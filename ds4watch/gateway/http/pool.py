@@ -125,7 +125,6 @@ class Pool:
             raise WorkerGoneError(message) from error
         except OSError as error:  # ssl.SSLError is one
             raise WorkerGoneError(str(error) or type(error).__name__) from error
-        connection.watch_peer()
         return connection
 
     def _context(self, origin: Origin) -> ssl.SSLContext | None:

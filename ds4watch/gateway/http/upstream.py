@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Coroutine
 from typing import cast
 
 import httptools
 
-from ds4watch.gateway.http.answer import AnswerHead, KnownHead, known_head
+from ds4watch.gateway.http.answer import (
+    SHORT_HEAD,
+    AnswerHead,
+    KnownHead,
+    KnownStream,
+    known_head,
+    known_stream,
+)
 from ds4watch.gateway.http.errors import BrokenAnswerError, StaleConnectionError
+from ds4watch.gateway.http.peers import watch_peer
 
 _MAX_HEAD_BYTES = 1 << 16
 _MAX_UNREAD_BYTES = 1 << 24
 """Of an answer that nobody has begun to read."""
 
-_WATCHED = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 4),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000),
-)
-"""The host's system answers for it, however busy the worker is."""
-
-Sink = Callable[[bytes], None]
+Sink = Callable[[list[bytes]], None]
+"""Takes pieces of a body, which it does not keep: mostly one for each chunk that was sent."""
 
 _NO_HEAD = AnswerHead(0, ())
 
@@ -56,6 +55,9 @@ class WorkerConnection(asyncio.Protocol):
         self._ends_with_connection = True
         self._headers: list[tuple[bytes, bytes]] = []
         self._known: KnownHead | None = None
+        self._known_stream: KnownStream | None = None
+        self._told: AnswerHead | None = None
+        """What the head that the parser reads stands for."""
         self._last_head = _NO_HEAD
         self.head = _NO_HEAD
         self.has_head = False
@@ -102,7 +104,7 @@ class WorkerConnection(asyncio.Protocol):
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
     async def pump(self, sink: Sink) -> None:
-        """Give the body to `sink` as it comes, what came at once in one piece; return at its end.
+        """Give the body to `sink` as it comes, what came at once together; return at its end.
 
         What `sink` raises is raised here. Raises BrokenAnswerError, TimeoutError.
         """
@@ -145,21 +147,12 @@ class WorkerConnection(asyncio.Protocol):
             self._transport.abort()
             self._transport = None
 
-    def watch_peer(self) -> None:
-        """Have the system find out, within some ten seconds, that the worker's host is gone.
-
-        A network that has come apart says nothing; an answer would be awaited to its deadline.
-        """
-        raw = None if self._transport is None else self._transport.get_extra_info("socket")
-        if raw is not None:
-            for level, option, value in _WATCHED:
-                raw.setsockopt(level, option, value)
-
     # -- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self._transport = cast("asyncio.Transport", transport)
+        watch_peer(self._transport)
 
     def data_received(self, data: bytes) -> None:
         """Take what came in; a worker that speaks unasked is hung up on."""
@@ -169,14 +162,8 @@ class WorkerConnection(asyncio.Protocol):
             return
         is_first = not self._received
         self._received += len(data)
-        known = self._known
-        if is_first and known is not None and (body := known.body_of(data)) is not None:
-            self._take_whole(known.head, body)
+        if not (self._begun(data) if is_first else self._parsed(data)):
             return
-        if not self._parsed(data):
-            return
-        if is_first:
-            self._known = self._known_now(data)
         if not self.has_head and self._received > _MAX_HEAD_BYTES:
             self.fail(BrokenAnswerError(f"a head of over {_MAX_HEAD_BYTES} bytes"))
         sink = self._sink
@@ -225,6 +212,9 @@ class WorkerConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """Let the answer be looked at, unless it is only an interim one (1xx)."""
+        if self._told is not None:
+            self.head, self._told, self.has_head = self._told, None, True
+            return
         status = self._parser.get_status_code()
         if status == 101:
             raise BrokenAnswerError("the answer is in another protocol")
@@ -245,6 +235,20 @@ class WorkerConnection(asyncio.Protocol):
         self.is_whole = True
 
     # -- within
+
+    def _begun(self, data: bytes) -> bool:
+        """Take the first piece of an answer; return False if there is nothing left to do."""
+        known, stream = self._known, self._known_stream
+        if known is not None and (body := known.body_of(data)) is not None:
+            self._take_whole(known.head, body)
+            return False
+        if stream is not None and data.startswith(stream.raw):
+            self._told = stream.head
+            return self._parsed(SHORT_HEAD + data[len(stream.raw) :])
+        if not self._parsed(data):
+            return False
+        self._learn(data)
+        return True
 
     def _parsed(self, data: bytes) -> bool:
         """Have the parser read; return False if that was the end of it."""
@@ -269,21 +273,20 @@ class WorkerConnection(asyncio.Protocol):
         self._ends_with_connection = False
         self._wake()
 
-    def _known_now(self, data: bytes) -> KnownHead | None:
-        """Return what to know this answer's head by, if all of it has come and all is well."""
-        is_good = self.is_whole and self._keep_alive and self._error is None
-        if not is_good or len(self._parts) != 1:
-            return None
-        return known_head(self.head, data, self._parts[0])
+    def _learn(self, data: bytes) -> None:
+        """Note what to know this answer's head by, if all of it has come and all is well."""
+        if self._error is not None or not self.has_head:
+            return
+        self._known_stream = known_stream(self.head, data) or self._known_stream
+        is_good = self.is_whole and self._keep_alive and len(self._parts) == 1
+        self._known = known_head(self.head, data, self._parts[0]) if is_good else None
 
     def _pour(self, sink: Sink) -> None:
-        parts = self._parts
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
-        parts.clear()
         try:
-            sink(data)
+            sink(self._parts)
         except Exception as error:  # noqa: BLE001 - it is raised again where the sink comes from
             self.fail(error)
+        self._parts.clear()
 
     async def _woken(self, *, at_end: bool) -> None:
         """Return once the answer's head, or its end, is there; raise what made it fail."""

@@ -45,15 +45,15 @@ def test_a_line_is_read_as_the_record_that_it_stands_for(
     )  # fmt: skip
     call.end(207, outcome)
     line = call.line(gateway="g0", seq=7, now=now, ended_at=ended_at)
-    lasted = None if first is None else first - started_at
+    lasted = None if first is None else round(first - started_at, 6)
     assert line.count(b"\n") == 1
     assert line.endswith(b"}\n")
     by_the_daemon = {"again_tokens"}
     assert set(json.loads(line)) == {it.name for it in fields(RequestRecord)} - by_the_daemon
     assert RequestRecord.from_json(json.loads(line)) == RequestRecord(
-        id=names[0], gateway="g0", seq=7, ended_at=ended_at, key=names[2], path=names[1],
+        id=names[0], gateway="g0", seq=7, ended_at=round(ended_at, 6), key=names[2], path=names[1],
         model_asked=names[3], model_served=names[4], worker=names[5], status=207, outcome=outcome,
-        stream=flags[0], duration_seconds=now - started_at,
+        stream=flags[0], duration_seconds=round(now - started_at, 6),
         queue_seconds=lasted, tried_seconds=lasted, first_byte_seconds=lasted, usage=usage,
         estimated=flags[1], level=3, degraded=tuple(lists[0]), retries=tuple(lists[1]),
         profile=names[0], work_class=names[1], filter=names[2], choices=2,
