@@ -16,6 +16,7 @@ from ds4watch.engine.api_keys import ApiKeys
 from ds4watch.engine.command_run import CommandRun
 from ds4watch.engine.model_easing import ModelEasing
 from ds4watch.engine.own_books import OwnBooks
+from ds4watch.engine.patience import Patience
 from ds4watch.engine.person_wishes import PersonWishes
 from ds4watch.engine.place import Place
 from ds4watch.engine.rolling_run import RollingRun
@@ -35,7 +36,6 @@ from ds4watch.telemetry.service_manager import ServiceManager
 log = logging.getLogger(__name__)
 
 _GATEWAY_START_SECONDS = 15.0
-_TELL_SECONDS = 5.0
 _TELL_LOOK_SECONDS = 0.5
 _SIGNS_A_WATCHDOG = 3
 _NO_WATCHDOG_SECONDS = 3600.0
@@ -152,12 +152,11 @@ class Daemon:
     async def _tell(self) -> None:
         """Tell the person at the terminal what is waited for, and once nothing is."""
         was_waiting = True
-        told_at = self.clock.monotonic()
+        patience = Patience(self.clock.monotonic())
         while True:
             await asyncio.sleep(_TELL_LOOK_SECONDS)
             waiting = self.supervisor.waiting_for()
-            if waiting and self.clock.monotonic() - told_at >= _TELL_SECONDS:
-                told_at = self.clock.monotonic()
+            if patience.ends(waiting, self.clock.monotonic()):
                 for line in waiting:
                     log.info("waiting for %s", line)
             is_ready = not waiting and self._gateways_know()

@@ -195,15 +195,15 @@ class Steering:
         now, until = self._standing.at, self._standing.trial_until
         return {
             "dry_run": self._policy.dry_run,
+            "levels": {name: len(pool.ladder) for name, pool in self._policy.pools.items()},
             "trial_until": until if now < until else None,
             "actions": [_past_json(it) for it in self._past if _is_shown(it)],
         }
 
     def explain(self, labels: Mapping[str, str], alerts: Sequence[AlertState]) -> dict[str, Any]:
         """Return what alerts with these labels lead to now, guard by guard; JSON-ready."""
-        if not self._ladders:
-            return {"at": self._standing.at, "alerts": []}
-        found = explain(self._policy, alerts, self._standing, self._ladders, labels)
+        told = (self._policy, alerts, self._standing, self._ladders, labels)
+        found = explain(*told) if self._ladders else []
         return {"at": self._standing.at, "alerts": found}
 
     def scene(self, alerts: Sequence[AlertState], holds: tuple[Hold, ...]) -> Scene:

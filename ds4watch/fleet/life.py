@@ -287,3 +287,9 @@ def death_of(seen: Seen) -> str:
     else:
         how = f"its process ended with status {seen.exit_code}"
     return f"{how} {seen.detail}".rstrip()
+
+
+def awaited(worker: str, life: Life) -> str:
+    """Return what is awaited of a worker that is not as wished; of one given up, a person."""
+    line = f"{worker}: {life.reason or life.phase.value}"
+    return f"a person: {line}" if life.phase is WorkerPhase.QUARANTINED else line

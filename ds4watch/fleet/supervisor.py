@@ -13,14 +13,7 @@ from ds4watch.fleet.backends import Backend
 from ds4watch.fleet.deeds import Deeds
 from ds4watch.fleet.kernel_kills import kernel_kills
 from ds4watch.fleet.ladders import Ladders, NoJournal
-from ds4watch.fleet.life import (
-    Deed,
-    Life,
-    LifeLimits,
-    came_up,
-    could_not_start,
-    started,
-)
+from ds4watch.fleet.life import Deed, Life, LifeLimits, awaited, came_up, could_not_start, started
 from ds4watch.fleet.lifecycle import advance, deed, is_as_wished, served, wished
 from ds4watch.fleet.log_room import LogRoom
 from ds4watch.fleet.pool import Facts
@@ -181,7 +174,7 @@ class Supervisor:
             return ("the gateway; no worker is looked at before it listens",)
         now = self._clock.now()
         return tuple(
-            f"{name}: {worker.life.reason or worker.life.phase.value} "
+            f"{awaited(name, worker.life)} "
             f"({now - worker.life.since:.0f} s; log: {self._backend.log_path(worker.spec)})"
             for name, worker in self._workers.items()
             if not is_as_wished(worker.life, self.wanted(name), self.limits_of(name), now)

@@ -8,12 +8,15 @@ import { mayAct, silence, unsilence } from "./steer.js";
 
 const SHOWN_NEAR = 5;
 const MOST_NAMED = 2;
+const MOST_ALIKE = 6;
+const APART = 3; // so many alike have a row each; more share one, until somebody opens it
 const PHASES = ["firing", "pending", "resolved"];
 const SEVERITIES = ["critical", "warning", "info", "none"];
 const rank = (order, value) => (order.includes(value) ? order.indexOf(value) : order.length);
 
 let rules = [];
 let alerts = []; // groups
+const opened = new Set();
 
 const byWorst = (one, other) => rank(PHASES, one.phase) - rank(PHASES, other.phase)
   || rank(SEVERITIES, one.severity) - rank(SEVERITIES, other.severity)
@@ -88,7 +91,7 @@ function ruleOf({ worst, tiers }) {
     const beyond = worst.value === null ? null : sign * (worst.value - tier.threshold);
     const phase = known[tier.severity] ?? null;
     const isActive = phase === "firing" || phase === "pending";
-    return { ...tier, phase, beyond, holds: beyond > 0, guarded: tier.guarded && !isActive };
+    return { ...tier, phase, beyond, holds: beyond > 0 || (beyond === 0 && isActive), guarded: tier.guarded && !isActive };
   });
   return { ...found, value: worst.value, tiers: own };
 }
@@ -119,6 +122,50 @@ function updateAlert(row, group) {
   showWords(row.words, rule);
 }
 
+// ---- many alike -----------------------------------------------------------------------------------
+
+const about = ({ worst: { labels = {} } }) => labels.worker ?? labels.profile ?? labels.key ?? "";
+
+function folded(groups) {
+  const kinds = new Map();
+  for (const group of groups) {
+    const kind = `${group.worst.name} ${group.worst.phase} ${group.worst.severity}`;
+    kinds.set(kind, [...(kinds.get(kind) ?? []), group]);
+  }
+  return [...kinds].flatMap(([kind, alike]) => {
+    if (alike.length <= APART) return alike;
+    return [...(opened.has(kind) ? alike : alike.slice(0, 1)), { key: `more ${kind}`, kind, rest: alike.slice(1) }];
+  });
+}
+
+function moreRow({ kind }) {
+  const row = make("li", "alike");
+  row.names = make("span", "quiet");
+  row.button = button("", () => {
+    if (!opened.delete(kind)) opened.add(kind);
+    showRows();
+  }, "small");
+  row.append(row.names, row.button);
+  return row;
+}
+
+function updateMore(row, { kind, rest }) {
+  const isOpen = opened.has(kind);
+  const { name, phase } = rest[0].worst;
+  const named = rest.map(about).filter(Boolean);
+  const more = named.length > MOST_ALIKE ? ` and ${named.length - MOST_ALIKE} more` : "";
+  setText(row.names, isOpen ? "" : `${name}, ${phase}, of ${rest.length} more: ${named.slice(0, MOST_ALIKE).join(", ")}${more}`);
+  setText(row.button, isOpen ? "Show fewer" : `Show ${rest.length} more`);
+  setAttribute(row.button, "aria-expanded", String(isOpen));
+  setAttribute(row.button, "aria-label", `${row.button.textContent}: ${name}, ${phase}`);
+}
+
+function showRows() {
+  const create = (item) => (item.rest ? moreRow(item) : alertRow());
+  const update = (row, item) => (item.rest ? updateMore(row, item) : updateAlert(row, item));
+  keyed(byId("alerts"), folded(alerts), (it) => it.key, create, update);
+}
+
 function names(groups) {
   const found = [...new Set(groups.map((it) => it.worst.name))];
   const more = found.length - MOST_NAMED;
@@ -140,7 +187,7 @@ export function showAlerts(status) {
   setHidden("alerts-none", alerts.length > 0);
   setText("watchdog", watchdog ? "The watchdog fires, as it should: rules are evaluated." : "");
   document.title = firing.length ? `(${firing.length}) ds4watch` : "ds4watch";
-  keyed(byId("alerts"), alerts, (it) => it.key, alertRow, updateAlert);
+  showRows();
 }
 
 // ---- rules --------------------------------------------------------------------------------------
@@ -183,7 +230,7 @@ function showRules() {
 export async function lookAtRules() {
   ({ rules } = await ask("/rules"));
   showRules();
-  for (const row of byId("alerts").children) updateAlert(row, row.group);
+  showRows();
 }
 
 byId("rules-box").addEventListener("toggle", showRules);

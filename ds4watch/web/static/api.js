@@ -8,16 +8,26 @@ const TIMEOUT_MS = 5000;
 async function fetched(path, options) {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   try {
-    return await fetch(path, { ...options, cache: "no-store", signal });
+    const answer = await fetch(path, { ...options, cache: "no-store", signal });
+    const text = await answer.text(); // it may stop in the middle of its answer, too
+    return { answer, text };
   } catch (error) {
     throw Object.assign(new Error("the daemon does not answer", { cause: error }), { status: 0 });
   }
 }
 
+function problemOf(text) {
+  try {
+    return JSON.parse(text) ?? {};
+  } catch {
+    return {};
+  }
+}
+
 async function answerOf(path, options = {}) {
-  const answer = await fetched(path, options);
-  if (answer.ok) return answer.status === 204 ? null : answer.json();
-  const told = await answer.json().catch(() => ({}));
+  const { answer, text } = await fetched(path, options);
+  if (answer.ok) return text === "" ? null : JSON.parse(text);
+  const told = problemOf(text);
   const detail = told.detail ?? told.error ?? `it answers with ${answer.status}`;
   throw Object.assign(new Error(detail), { status: answer.status });
 }

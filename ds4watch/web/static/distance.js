@@ -68,6 +68,7 @@ export function distanceWords(rule) {
     if (!isNumber(tier.beyond)) return [tier.severity, `${at}: no value`];
     const gap = shown(Math.abs(tier.beyond));
     if (!tier.holds) return [tier.severity, `${at}: ${gap} to go`];
+    if (tier.beyond === 0) return [tier.severity, `${at}: reached, ${tier.phase}`];
     const more = tier.phase ? `, ${tier.phase}` : tier.guarded ? ", but another condition is not met" : "";
     return [tier.severity, `${at}: passed by ${gap}${more}`];
   });

@@ -1,13 +1,14 @@
 // The fleet as a grid: of each worker its state, memory, queue, hit rate and speed.
 
 import { queryRange } from "./api.js";
-import { byId, keyed, make, setClass, setHidden, setText, tag } from "./dom.js";
+import { byId, keyed, make, setAttribute, setClass, setHidden, setText, tag } from "./dom.js";
 import { clock, DASH, gib, isNumber, number, percent, phaseTone, rate, span } from "./format.js";
 import { drawSpark, sparkline } from "./spark.js";
 
 const SHOWN_STANDSTILL_SECONDS = 10;
 const HISTORY_SECONDS = 900;
 const STEP_SECONDS = 15;
+const MOST_CARDS = 24; // in trouble or not: more are shown when asked for
 const HIT = '1 - max by (worker) (ds4_cache_miss_ratio{worker!=""})';
 const HISTORY = {
   memory: 'max by (worker) (ds4_kv_usage_ratio{worker!=""})',
@@ -17,6 +18,8 @@ const HISTORY = {
 };
 const TOPS = { memory: 1, hit: 1 };
 
+let isAllShown = false;
+let last = null;
 let history = { memory: {}, queue: {}, hit: {}, speed: {} };
 
 function firstOf(signals, ...names) {
@@ -118,6 +121,7 @@ const TROUBLE = { quarantined: 0, failed: 1, unknown: 2 };
 const order = (phase) => TROUBLE[phase] ?? (phase === "ready" ? 9 : 5);
 
 export function showFleet(status) {
+  last = status;
   const fleet = status.fleet ?? [];
   const ready = fleet.filter((worker) => worker.phase === "ready").length;
   setText("ready", fleet.length ? `${ready} of ${fleet.length}` : DASH);
@@ -127,10 +131,20 @@ export function showFleet(status) {
   setText("ready-why", phases.length ? `others: ${phases.join(", ")}` : "all that there are");
   // Those in trouble first; else as the daemon tells them, so that cards keep their places.
   const sorted = fleet.toSorted((one, other) => order(one.phase) - order(other.phase));
-  const items = sorted.map((worker) => ({ worker, at: status.at }));
+  const inTrouble = sorted.filter((worker) => worker.phase !== "ready").length;
+  const most = isAllShown ? sorted.length : Math.max(MOST_CARDS, inTrouble);
+  showAllButton(sorted.length, most);
+  const items = sorted.slice(0, most).map((worker) => ({ worker, at: status.at }));
   keyed(byId("fleet"), items, (it) => it.worker.id, card, update);
   setHidden("fleet-none", fleet.length > 0);
   showSpeed(status.signals ?? {});
+}
+
+function showAllButton(count, most) {
+  const place = byId("fleet-all");
+  setHidden(place, count <= MOST_CARDS);
+  setText(place, isAllShown ? "Show fewer workers" : `Show all ${count} workers: ${count - most} more are ready`);
+  setAttribute(place, "aria-expanded", String(isAllShown));
 }
 
 function showSpeed(signals) {
@@ -154,3 +168,8 @@ export async function lookBack(now) {
     }
   }
 }
+
+byId("fleet-all").addEventListener("click", () => {
+  isAllShown = !isAllShown;
+  if (last) showFleet(last);
+});

@@ -62,7 +62,12 @@ function row() {
   const found = make("tr");
   const head = make("th");
   head.scope = "row";
-  found.columns = [head, ...Array.from({ length: 5 }, () => make("td"))];
+  const cells = ["in flight", "expected, req/s", "when", "workers", "note"].map((name) => {
+    const cell = make("td");
+    cell.dataset.name = name;
+    return cell;
+  });
+  found.columns = [head, ...cells];
   found.append(...found.columns);
   return found;
 }

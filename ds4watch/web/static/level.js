@@ -42,7 +42,8 @@ export function showLevel(status) {
   const level = policy?.level ?? 0;
   const name = policy ? (level === 0 ? policy.level_name : `${level}: ${policy.level_name}`) : DASH;
   setText("level", name);
-  showPips(level, Math.max(1, (policy?.ladder?.length || 5) - 1, level));
+  const steps = status.steering?.levels?.default ?? (policy?.ladder?.length || 5) - 1;
+  showPips(level, Math.max(1, steps, level));
   setText("level-why", (policy?.reason || (policy ? "Nothing asks for less." : "")) + keptBy(level, status));
   const raised = (policy?.pools ?? []).filter((it) => it.level > 0);
   const told = effects(policy?.limits ?? {}, status.fleet)
@@ -113,18 +114,41 @@ byId("undo").addEventListener("click", () => {
 
 // ---- actions ------------------------------------------------------------------------------------
 
-function parameters(action) {
-  const found = Object.entries(action.parameters ?? {});
-  return found.map(([name, value]) => `${words(name)} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
+// What it will do beside its name, in words; what says nothing to a person is left out.
+const PLAIN = {
+  level: (value) => `level ${value}`,
+  action: (value) => `“${value}” in the policy`,
+  verify_seconds: (value) => `it has ${span(value)} to show that it helps`,
+  otherwise: (value) => (value === "undo" ? "taken back if it does not" : "somebody is told if it does not"),
+  undo_after_seconds: (value) => `taken back ${span(value)} after its alert is over`,
+};
+
+function particulars(action) {
+  const given = action.parameters ?? {};
+  const known = Object.entries(PLAIN).filter(([name]) => given[name] !== undefined && given[name] !== null && given[name] !== "");
+  return known.map(([name, told]) => told(given[name])).join("; ");
+}
+
+// Who may say yes and until when is in the status, not with the action.
+function terms(action) {
+  const own = (status.steering?.actions ?? []).find((it) => it.id === action.id);
+  const who = (own?.approvers ?? []).filter((name) => name !== "*");
+  const until = own?.expires_at ?? action.expires_at;
+  return [
+    `asked at ${clock(action.planned_at)}`,
+    isNumber(until) ? `no answer until ${clock(until)} means no` : "",
+    who.length ? `only ${who.join(", ")} may approve` : "",
+  ].filter(Boolean).join("; ");
 }
 
 function waitingRow(action) {
   const row = make("li", "approval");
   const told = make("div");
   row.what = make("strong");
+  row.how = make("p");
   row.why = make("p");
   row.when = make("p", "quiet");
-  told.append(row.what, row.why, row.when);
+  told.append(row.what, row.why, row.how, row.when);
   row.buttons = make("div", "buttons");
   const yes = button("Approve", () => steer(action, "approve"), "primary");
   const no = button("Refuse", () => steer(action, "refuse"));
@@ -135,11 +159,10 @@ function waitingRow(action) {
 }
 
 function updateWaiting(row, action) {
-  const details = parameters(action);
-  setText(row.what, `${words(action.kind)} on ${action.target}${details ? ` (${details})` : ""}`);
+  setText(row.what, `${words(action.kind)} on ${action.target}`);
   setText(row.why, action.reason || action.cause);
-  const until = isNumber(action.expires_at) ? `, until ${clock(action.expires_at)}: no answer means no` : "";
-  setText(row.when, `asked at ${clock(action.planned_at)}${until}`);
+  setText(row.how, particulars(action));
+  setText(row.when, terms(action));
   setHidden(row.buttons, !mayAct());
 }
 

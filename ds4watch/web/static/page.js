@@ -26,7 +26,7 @@ function showStatus(status) {
   setText("about", `${status.version ?? ""} · gateway ${status.gateway_url ?? DASH}`);
   const waiting = status.waiting_for ?? [];
   setHidden("waiting", waiting.length === 0);
-  setText("waiting", waiting.length ? `Waiting for: ${waiting.join("; ")}` : "");
+  setText("waiting", waiting.length ? `Waiting for: ${waiting.join("\n")}` : "");
   setCurrency(status.cost?.currency);
   showLevel(status);
   showHolds(status);

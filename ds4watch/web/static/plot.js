@@ -32,6 +32,7 @@ export class Plot {
     this.element = make("div", "plot");
     Object.assign(this.element, { tabIndex: 0 });
     this.element.setAttribute("role", "img");
+    this.element.setAttribute("aria-label", "A chart, not read yet");
     this.element.addEventListener("keydown", (event) => this.#onKey(event));
     this.element.addEventListener("blur", () => this.#move(null));
     new ResizeObserver(() => this.#fit()).observe(this.element);
