@@ -67,11 +67,11 @@ def shortened(text: str, most: int) -> str:
     return f"{text[: most - 1 - end]}…{text[-end:] if end else ''}"
 
 
-def plain_table(*columns: str) -> Table:
+def plain_table(*columns: str, folds: bool = True) -> Table:
     """Return a table of these columns, without a frame."""
     table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=not folds)
     return table
 
 

@@ -38,9 +38,7 @@ def fleet_table(fleet: Sequence[Mapping[str, Any]], width: int) -> RenderableTyp
 
 
 def _narrow_table(fleet: Sequence[Mapping[str, Any]], width: int) -> RenderableType:
-    table = plain_table(*_NARROW_COLUMNS)
-    for column in table.columns:
-        column.no_wrap = True
+    table = plain_table(*_NARROW_COLUMNS, folds=False)
     cells = max(12, width - _BESIDE_NAMES)
     for worker in fleet:
         table.add_row(shortened(worker["id"], cells), _phase(worker), *_numbers(worker))

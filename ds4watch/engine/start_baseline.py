@@ -123,8 +123,9 @@ def too_many(known: Iterable[Baseline]) -> list[Baseline]:
 
 def _noise_of(document: Mapping[str, Any]) -> Noise:
     starts, nats = document.get("starts"), document.get("nats")
-    is_known = isinstance(starts, int) and isinstance(nats, int | float)
-    return Noise(starts, float(nats)) if is_known else Noise()
+    if isinstance(starts, int) and isinstance(nats, int | float):
+        return Noise(starts, float(nats))
+    return Noise()
 
 
 def _digest(value: Any) -> str:

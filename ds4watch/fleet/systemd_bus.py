@@ -199,7 +199,7 @@ def is_system(settings: SystemdSettings, environ: Mapping[str, str], *, is_root:
     A service of the system that runs as a user of its own has no session, and so no bus of that.
     """
     if settings.bus is not None:
-        return settings.bus is Bus.SYSTEM
+        return settings.bus is not Bus.USER
     return is_root or not environ.get("DBUS_SESSION_BUS_ADDRESS")
 
 

@@ -28,7 +28,7 @@ class Backoff:
 
     def seconds(self, failures: int) -> float:
         """Return the pause after so many failures in a row."""
-        doubled = self.first_seconds * 2 ** min(failures - 1, _MAX_DOUBLINGS)
+        doubled = self.first_seconds * 2.0 ** min(failures - 1, _MAX_DOUBLINGS)
         return min(self.longest_seconds, doubled)
 
 

@@ -60,9 +60,9 @@ def test_both_serve_and_the_keys_are_nowhere_else() -> None:
             assert answer.status == 200, answer.body
         query = "/api/v1/query?query=sum(up%7Bworker%3D%22theirs%22%7D)%3D%3D1"
         until(lambda: ask(daemon.admin_port, query).json()["data"]["result"], "a scrape of it")
-        shown = ask(daemon.admin_port, "/api/ds4/v1/config").body + json.dumps(
-            daemon.status()
-        ).encode()
+        shown = (
+            ask(daemon.admin_port, "/api/ds4/v1/config").body + json.dumps(daemon.status()).encode()
+        )
         assert OURS.encode() not in shown
         assert THEIRS.encode() not in shown
         assert holding(daemon.state, OURS) == ["keyed-0"]

@@ -256,7 +256,7 @@ async def test_small_damage_does_not_serve_once_it_is_known_how_well_starts_repe
     fleet: Fleet,
 ) -> None:
     kept = Kept()
-    fleet.supervisor.vet_by(check(kept))
+    fleet.supervisor.deeds.vetting = check(kept)
     await start(fleet, "sim-0")
     await fleet.until(WorkerPhase.READY)
     for starts in (1, 2, 3):
@@ -274,7 +274,7 @@ async def test_small_damage_does_not_serve_once_it_is_known_how_well_starts_repe
 
 async def test_what_was_kept_before_noise_was_is_read_and_learns_it(fleet: Fleet) -> None:
     kept = Kept()
-    fleet.supervisor.vet_by(check(kept))
+    fleet.supervisor.deeds.vetting = check(kept)
     await start(fleet, "sim-0")
     await fleet.until(WorkerPhase.READY)
     [(name, baseline)] = kept.values.items()
@@ -302,7 +302,7 @@ def test_of_a_profile_the_models_and_places_of_the_latest_starts_are_kept() -> N
 async def test_what_is_too_much_leaves_the_store_too(fleet: Fleet) -> None:
     old = [baseline("sim", place, used_at=place) for place in range(MOST_OF_A_PROFILE)]
     kept = Kept({it.name: it.as_json() for it in old})
-    fleet.supervisor.vet_by(check(kept))
+    fleet.supervisor.deeds.vetting = check(kept)
     await start(fleet, "sim-0")
     await fleet.until(WorkerPhase.READY)
     assert len(kept.values) == MOST_OF_A_PROFILE
