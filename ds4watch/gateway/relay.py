@@ -23,7 +23,8 @@ from ds4watch.model.worker import WorkerView
 from ds4watch.routing.retry import Failure, failure_of_status
 from ds4watch.shaping.answer_filter import AnswerFilter
 from ds4watch.shaping.request import RequestKind, Shaped
-from ds4watch.shaping.sse import OversizedEventError, ResponsesRelay, SseRelay
+from ds4watch.shaping.sse import OversizedEventError, SseRelay
+from ds4watch.shaping.sse_responses import ResponsesRelay
 from ds4watch.shaping.text_score import MAX_BYTES
 from ds4watch.shaping.usage import usage_at_the_end
 

@@ -13,7 +13,6 @@ from ds4watch.shaping.usage import sum_of_choices, usage_told
 
 _BOUNDARY = re.compile(rb"\r?\n\r?\n")
 _LONGEST_BOUNDARY = 4
-_SHORT_BYTES = 1 << 14
 _DATA_LINE = re.compile(rb"^data:[ ]?(.*?)\r?$", re.MULTILINE)
 _CHOICE_INDEX = re.compile(rb'"index":\s*(\d{1,9})')
 _USAGE = b'"usage"'
@@ -28,7 +27,6 @@ _DONE = b"data: [DONE]\n\n"
 _DIGITS = b"0123456789"
 _FIRST_CHOICE = b'"choices":[{"index":0,'
 _CHOICES = b'"choices"'
-_LAST_EVENT = re.compile(rb"response\.(?:completed|incomplete|failed)")
 _EMPTY = re.compile(rb":\s*\[\s*\]")
 _NEVER = b"\n"
 """Begins no event that has its usage at its end."""
@@ -212,11 +210,11 @@ class SseRelay:
     def _event(self, event: bytes, boundary: bytes) -> bytes:
         if _USAGE in event:
             return self._with_usage(event, boundary)
-        if event == b"data: [DONE]" or (b"[DONE]" in event and _payload(event) == b"[DONE]"):
+        if event == b"data: [DONE]" or (b"[DONE]" in event and payload_of(event) == b"[DONE]"):
             self.done = True
             return event + boundary
         if b'"error"' in event:
-            self._note_error(event)
+            self.note_error(event)
         self.deltas += b'"choices"' in event
         return event + boundary
 
@@ -237,10 +235,10 @@ class SseRelay:
         return event + boundary if self._keep_each else event[:cut] + b"}" + boundary
 
     def _with_usage_anywhere(self, event: bytes, boundary: bytes) -> bytes:
-        payload = _payload(event)
-        answer = _loads(payload)
+        payload = payload_of(event)
+        answer = json_or_none(payload)
         if not isinstance(answer, dict) or answer.get("usage") is None:
-            self._note_error(event)
+            self.note_error(event)
             return event + boundary
         usage = answer.pop("usage")
         last = answer.get("choices") == []
@@ -262,50 +260,12 @@ class SseRelay:
         if choice in self._by_choice or len(self._by_choice) < 1024:
             self._by_choice[choice] = usage
 
-    def _note_error(self, event: bytes) -> None:
-        answer = _loads(_payload(event))
+    def note_error(self, event: bytes) -> None:
+        """Take in what an event may say of a failure."""
+        answer = json_or_none(payload_of(event))
         error = answer.get("error") if isinstance(answer, dict) else None
         if error:
             self.error = error if isinstance(error, dict) else {"message": str(error)}
-
-
-class ResponsesRelay(SseRelay):
-    """The same for the events of the responses API, which pass byte for byte.
-
-    It tells the usage in its last event, which says whether the answer is whole.
-    """
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__(keep_last=True, keep_each=True)
-
-    def _take(self, chunks: Sequence[bytes]) -> bytes:
-        out: list[bytes] = []
-        at = 0
-        while at < len(chunks):
-            at += self._take_any(chunks, at, out)
-        return b"".join(out)
-
-    def _event(self, event: bytes, boundary: bytes) -> bytes:
-        if _LAST_EVENT.search(event) is not None:
-            self._note_last(_loads(_payload(event)))
-        elif b'"error"' in event:
-            self._note_error(event)
-        self.deltas += b'.delta"' in event
-        return event + boundary
-
-    def _note_last(self, told: Any) -> None:
-        if not isinstance(told, dict) or not isinstance(told.get("response"), dict):
-            return
-        kind, response = told.get("type"), told["response"]
-        if kind in ("response.completed", "response.incomplete"):
-            self.done = True
-        elif kind == "response.failed":
-            error = response.get("error")
-            self.error = error if isinstance(error, dict) else {"message": "failed"}
-        if isinstance(response.get("usage"), dict):
-            self._final = json.dumps(response["usage"]).encode()
 
 
 def _is_plain(tail: bytes) -> bool:
@@ -326,12 +286,13 @@ def _comma_before(event: bytes, at: int) -> int:
     return len(before) - 1 if before.endswith(b",") else -1
 
 
-def _payload(event: bytes) -> bytes:
+def payload_of(event: bytes) -> bytes:
     """Return the data of an event; several data lines are one text with newlines between."""
     return b"\n".join(_DATA_LINE.findall(event)).strip()
 
 
-def _loads(text: bytes) -> Any:
+def json_or_none(text: bytes) -> Any:
+    """Return what a JSON text says, None if it is none."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

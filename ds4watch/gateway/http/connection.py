@@ -12,6 +12,7 @@ from ds4watch.gateway.http.errors import BadRequestError
 from ds4watch.gateway.http.head import MAX_HEAD_BYTES, Head, HeadReader, check_part
 from ds4watch.gateway.http.message import Request, Response, Stream, status_line
 from ds4watch.gateway.http.parties import Bounds, Handler, Owner, Refuser
+from ds4watch.gateway.http.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +41,7 @@ class ClientConnection(asyncio.Protocol):
         self._heads = HeadReader()
         self._head: Head | None = None
         self._body: Body | None = None
-        self._request: Request | None = None
-        """What is being answered."""
-        self._task: asyncio.Task[None] | None = None
-        """Answers one request after the other: a task for each would cost more."""
-        self._waiter: asyncio.Future[None] | None = None
+        self._turns = Turns()
         self._stream: Stream | None = None
         self._flow: Callable[[bool], None] | None = None
         self._is_slow = False
@@ -74,7 +71,7 @@ class ClientConnection(asyncio.Protocol):
         if self._is_closing:
             self._throw_away(data)
             return
-        if self._request is not None or self._is_slow:
+        if self._turns.request is not None or self._is_slow:
             self._keep_ahead(data)
         elif data:
             self._ahead = self._ahead + data if self._ahead else data
@@ -86,9 +83,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport = None
         self._flow = None
         self._owner.closed(self)
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
+        self._turns.end()
 
     def pause_writing(self) -> None:
         """Note that the client does not keep up."""
@@ -100,12 +95,12 @@ class ClientConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Note that the client has caught up; what it asked meanwhile has waited for that."""
         self._is_slow = False
-        is_parting = self._is_closing and self._request is None
+        is_parting = self._is_closing and self._turns.request is None
         seconds = _LINGER_SECONDS if is_parting else self._bounds.idle_seconds
         self._deadline = self._loop.time() + seconds
         if self._flow is not None:
             self._flow(True)  # noqa: FBT003 - the one thing that it is told
-        elif self._request is None and self._ahead:
+        elif self._turns.request is None and self._ahead:
             self._next_request()
 
     # -- for the request that is being answered
@@ -152,7 +147,7 @@ class ClientConnection(asyncio.Protocol):
         body = self._body
         if self._is_slow:
             self._look_at_slow(now)
-        elif self._request is not None:
+        elif self._turns.request is not None:
             if body is not None and not body.is_whole:
                 body.fail(TimeoutError())
                 self._is_closing = True
@@ -164,15 +159,12 @@ class ClientConnection(asyncio.Protocol):
     def finish(self) -> None:
         """Close: now if idle, else after the answer that is being sent."""
         self._is_closing = True
-        if self._request is None and self._transport is not None:
+        if self._turns.request is None and self._transport is not None:
             self._transport.close()
 
     def cut_off(self) -> asyncio.Task[None] | None:
         """Cancel what is under way and return it."""
-        if self._request is None or self._task is None:
-            return None
-        self._task.cancel()
-        return self._task
+        return self._turns.cut_off()
 
     def abort(self) -> None:
         """Close at once."""
@@ -225,19 +217,7 @@ class ClientConnection(asyncio.Protocol):
         if not head.keep_alive or body.has_failed:
             self._is_closing = True
         self._deadline = self._loop.time() + self._bounds.body_seconds
-        self._request = Request(head, body, self)
-        if self._task is None:
-            self._task = self._loop.create_task(self._serve())
-        elif self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def _serve(self) -> None:
-        """Answer what is asked until the connection ends, which cancels this."""
-        while True:
-            while self._request is not None:
-                await self._answer(self._request)
-            self._waiter = self._loop.create_future()
-            await self._waiter
+        self._turns.begin(Request(head, body, self), self._answer)
 
     async def _answer(self, request: Request) -> None:
         """Have the request handled, send what comes of it, go on to the next."""
@@ -251,7 +231,7 @@ class ClientConnection(asyncio.Protocol):
             response = self._refuse(500, "The gateway itself has failed", "internal_error")
         finally:
             self._flow = None
-        self._request = None
+        self._turns.request = None
         self._send(response)
 
     def _send(self, response: Response | Stream) -> None:
@@ -301,7 +281,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _throw_away(self, data: bytes) -> None:
         self._lingered += len(data)
-        if self._lingered > _MAX_LINGER_BYTES and self._request is None:
+        if self._lingered > _MAX_LINGER_BYTES and self._turns.request is None:
             self.abort()
 
     def _keep_ahead(self, data: bytes) -> None:

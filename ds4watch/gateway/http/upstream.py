@@ -147,8 +147,6 @@ class WorkerConnection(asyncio.Protocol):
             self._transport.abort()
             self._transport = None
 
-    # -- asyncio.Protocol
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self._transport = cast("asyncio.Transport", transport)
@@ -196,8 +194,6 @@ class WorkerConnection(asyncio.Protocol):
             part = "body" if self.has_head else "head"
             self.fail(BrokenAnswerError(f"the answer broke off in its {part}"))
 
-    # -- httptools
-
     def on_message_begin(self) -> None:
         """Stop at a second answer to one question."""
         if self.is_whole:
@@ -233,8 +229,6 @@ class WorkerConnection(asyncio.Protocol):
         self._keep_alive = self._parser.should_keep_alive()
         self._answered += 1
         self.is_whole = True
-
-    # -- within
 
     def _begun(self, data: bytes) -> bool:
         """Take the first piece of an answer; return False if there is nothing left to do."""

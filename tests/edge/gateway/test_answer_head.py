@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ds4watch.gateway.http.answer import AnswerHead, known_head
+from ds4watch.gateway.http.answer import AnswerHead, known_head, known_stream
 from ds4watch.gateway.http.upstream import WorkerConnection
 
 HEADS = st.sampled_from(
@@ -85,19 +85,72 @@ async def heard(asked: WorkerConnection, answer: AnswerParts) -> object:
     return head.status, seen, head.is_stream, body, asked.release()
 
 
+async def compared(answers: list[AnswerParts]) -> None:
+    """Have one connection take all answers, each of which another takes as its first."""
+    kept = connection()
+    for answer in answers:
+        if not kept.is_usable:
+            kept = connection()
+        alone = await heard(connection(), answer)
+        assert await heard(kept, answer) == alone
+
+
 @given(st.lists(ANSWERS, min_size=1, max_size=5), st.sampled_from([1, 2, 3]))
 def test_answers_one_after_the_other_mean_what_each_means_alone(
     given: list[AnswerParts], times: int
 ) -> None:
-    async def compared() -> None:
-        kept = connection()
-        for answer in [one for one in given for _ in range(times)]:
-            if not kept.is_usable:
-                kept = connection()
-            alone = await heard(connection(), answer)
-            assert await heard(kept, answer) == alone
+    asyncio.run(compared([one for one in given for _ in range(times)]))
 
-    asyncio.run(compared())
+
+STREAM_LINES = st.sampled_from(
+    [
+        *(b"transfer-encoding: chunked", b"Transfer-Encoding: chunked", b"connection: close"),
+        *(b"transfer-encoding: gzip, chunked", b"transfer-encoding: chunked\r\n ,x"),
+        *(b"content-length: 3", b"date: x", b"trailer: a", b"connection: keep-alive"),
+    ]
+)
+CHUNKED = st.sampled_from(
+    [
+        *(b"0\r\n\r\n", b"3\r\nabc\r\n0\r\n\r\n", b"3\r\nabc\r\n3;x=y\r\ndef\r\n0\r\n\r\n"),
+        *(b"3\r\nabc\r\n", b"3\r\nabcd\r\n0\r\n\r\n", b"0\r\na: b\r\n\r\n", b"abc", b"zz\r\n"),
+        b"0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+    ]
+)
+STREAMS = st.tuples(
+    st.sampled_from([b"HTTP/1.1 200 OK", b"HTTP/1.1 200 OK", b"HTTP/1.0 200 OK"]),
+    st.lists(STREAM_LINES, max_size=2).map(
+        lambda more: [b"content-type: text/event-stream", *more]
+    ),
+    st.just(value=False),
+    CHUNKED,
+    st.just(b""),
+    st.integers(0, 2),
+)
+
+
+@given(st.lists(STREAMS | ANSWERS, min_size=1, max_size=4), st.sampled_from([2, 3]))
+def test_streams_one_after_the_other_mean_what_each_means_alone(
+    given: list[AnswerParts], times: int
+) -> None:
+    asyncio.run(compared([one for one in given for _ in range(times)]))
+
+
+def test_a_stream_is_known_again_by_its_head_and_only_if_nothing_else_frames_it() -> None:
+    kind, chunked = (b"content-type", b"text/event-stream"), (b"Transfer-Encoding", b"chunked")
+
+    def told(*headers: tuple[bytes, bytes], first: bytes = b"HTTP/1.1 200 OK") -> bool:
+        lines = [b"%b: %b" % header for header in headers]
+        raw = b"\r\n".join([first, *lines, b"", b"3\r\nabc\r\n"])
+        return known_stream(AnswerHead(200, headers), raw) is not None
+
+    assert told(kind, chunked)
+    assert not told(kind)
+    assert not told(chunked)
+    assert not told(kind, chunked, chunked)
+    assert not told(kind, chunked, (b"content-length", b"3"))
+    assert not told(kind, chunked, (b"Connection", b"close"))
+    assert not told(kind, chunked, first=b"HTTP/1.0 200 OK")
+    assert not told(kind, chunked, first=b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK")
 
 
 def answer_of(body: bytes, date: bytes = b"d") -> bytes:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 from itertools import pairwise
 from typing import Any
@@ -246,6 +247,84 @@ def test_many_events_at_once_are_the_same_as_one_by_one(
     singly, other = run(pieces, last=last, each=each)
     assert at_once == singly
     assert (one.usage, one.done, one.error) == (other.usage, other.done, other.error)
+    together = SseRelay(keep_last=last, keep_each=each)
+    assert together.feed_all(pieces) + together.finish() == singly
+    noted = (together.usage, together.done, together.error, together.deltas)
+    assert noted == (other.usage, other.done, other.error, other.deltas)
+
+
+@given(
+    events=st.lists(
+        st.tuples(SINGLE, st.sampled_from(["\n\n", "\n\n", "\r\n\r\n", "\n\r\n", "\n"]))
+    ),
+    cuts=st.lists(st.integers(0, 3000), max_size=8),
+    groups=st.lists(st.integers(1, 4), max_size=12),
+    last=st.booleans(),
+    each=st.booleans(),
+)
+def test_chunks_that_came_at_once_are_the_same_as_byte_for_byte(
+    events: list[tuple[Any, str]], cuts: list[int], groups: list[int], last: bool, each: bool
+) -> None:
+    stream = b"".join(event(data, end=end) for data, end in events)
+    edges = itertools.accumulate(len(event(data, end=end)) for data, end in events)
+    borders = sorted({0, *edges, *(min(cut, len(stream)) for cut in cuts)})
+    pieces = [stream[a:b] for a, b in pairwise(borders)]
+    relay = SseRelay(keep_last=last, keep_each=each)
+    out, at = b"", 0
+    for group in [*groups, len(pieces)]:
+        out += relay.feed_all(pieces[at : at + group])
+        at += group
+    out += relay.finish()
+    singly, other = run([stream[at : at + 1] for at in range(len(stream))], last=last, each=each)
+    assert out == singly
+    noted = (relay.usage, relay.done, relay.error, relay.deltas, relay.has_final_usage)
+    assert noted == (other.usage, other.done, other.error, other.deltas, other.has_final_usage)
+
+
+PLAIN = st.builds(
+    chunk,
+    TEXT,
+    told=st.builds(usage, st.just(5), st.integers(0, 9999), st.sampled_from([None, 2, 16])),
+)
+
+
+@given(answers=st.lists(PLAIN), cached=st.sampled_from([None, 2]))
+def test_of_plain_events_all_but_the_usage_passes_byte_for_byte(
+    answers: list[dict[str, Any]], cached: int | None
+) -> None:
+    final = {"id": "c1", "choices": [], "usage": usage(5, 4, cached)}
+    sent = [event(it) for it in [*answers, final, "[DONE]"]]
+    bare = [event({"id": it["id"], "choices": it["choices"]}) for it in answers]
+    relay = SseRelay(keep_last=False, keep_each=False)
+    assert relay.feed_all(sent) == b"".join([*bare, event("[DONE]")])
+    assert relay.usage == usage_of(final["usage"])
+    assert relay.done
+    kept = SseRelay(keep_last=True, keep_each=True)
+    assert kept.feed_all(sent) == b"".join(sent)
+    only_last = SseRelay(keep_last=True, keep_each=False)
+    assert only_last.feed_all(sent) == b"".join([*bare, *sent[-2:]])
+
+
+def test_an_inner_usage_stays_and_that_of_the_answer_goes() -> None:
+    inner = chunk("a", more={"usage": {"prompt_tokens": 1}}, told=usage(5, 1))
+    out, relay = run([event(inner)])
+    assert out == event({name: value for name, value in inner.items() if name != "usage"})
+    assert relay.usage == Usage(prompt=5, completion=1)
+    first = chunk("a", usage=usage(5, 1), more={"usage": {"prompt_tokens": 1}})
+    assert answers(run([event(first)])[0]) == [
+        {name: value for name, value in first.items() if name != "usage"}
+    ]
+
+
+def test_a_plain_looking_event_among_plain_ones_is_read_by_itself() -> None:
+    odd = event(chunk("b", told=usage(5, 2), after=[1]))  # behind the choices, before the usage
+    moved = odd.replace(b',"after":[1]', b"").replace(b"}}\n\n", b'},"after":[1]}\n\n')
+    stream = [event(chunk("a", told=usage(5, 1))), moved, event(chunk("c", told=usage(5, 3)))]
+    relay = SseRelay(keep_last=False, keep_each=False)
+    seen = answers(relay.feed_all(stream))
+    assert [one.get("after") for one in seen] == [None, [1], None]
+    assert all("usage" not in one for one in seen)
+    assert relay.usage == Usage(prompt=5, completion=3)
 
 
 JSONS = st.recursive(
