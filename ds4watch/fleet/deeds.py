@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -60,6 +61,10 @@ class Vetting(Protocol):
         ...
 
 
+_NOWHERE = Path(os.devnull)
+"""A folder that there is never."""
+
+
 class Deeds:
     """The hands of the supervisor."""
 
@@ -72,7 +77,7 @@ class Deeds:
     ) -> None:
         self.vetting: Vetting | None = None
         """Who judges every worker that comes up before it is ready; None: nobody does."""
-        self.keys = WorkerKeys(Path(), {})
+        self.keys = WorkerKeys(_NOWHERE, {})
         self.lag = OwnLag()
         self._devices: deque[tuple[UnixSeconds, float]] = deque(maxlen=_DEVICE_READINGS)
         self._ladders = ladders

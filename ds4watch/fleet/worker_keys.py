@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from ds4watch.config.api_key import NoKeyError, read_key, sound_key
@@ -77,6 +77,17 @@ class WorkerKeys:
             except WorkerError as error:
                 log.warning("%s: %s", spec.id, error)
         return self.file_of(spec)
+
+    def keep_only(self, names: Container[str]) -> None:
+        """Remove the keys of workers that are in the fleet no more."""
+        try:
+            for path in list(self._folder.iterdir()):
+                if path.name not in names:
+                    path.unlink(missing_ok=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return  # there never was one
+        except OSError as error:
+            log.warning("keys of workers that are gone stay in %s: %s", self._folder, error)
 
     def note(self, url: str, file: str | None) -> None:
         """Note what whoever asks a worker at that address has to show."""

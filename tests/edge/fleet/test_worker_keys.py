@@ -75,6 +75,16 @@ def test_the_file_of_somebody_elses_worker_is_read_itself(tmp_path: Path) -> Non
     assert keys.at("http://w") == ""
 
 
+def test_keys_of_workers_that_are_gone_are_removed(tmp_path: Path) -> None:
+    keys = WorkerKeys(tmp_path, {"A": "k"})
+    keys.keep_only({"p-0"})
+    keys.keep(own(api_key_env="A"))
+    keys.keep_only({"p-0"})
+    assert [it.name for it in (tmp_path / "worker-keys").iterdir()] == ["p-0"]
+    keys.keep_only({"p-1"})
+    assert not list((tmp_path / "worker-keys").iterdir())
+
+
 def test_what_cannot_be_read_is_told_once_and_not_started(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
