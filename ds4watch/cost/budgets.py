@@ -8,7 +8,7 @@ only in the whole.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -16,6 +16,7 @@ from typing import Final
 
 from ds4watch.cost.hours import HOUR_SECONDS, hour_of
 from ds4watch.cost.split import split
+from ds4watch.model.budget_speed import Speeds
 from ds4watch.model.key_budget import Span
 from ds4watch.model.key_easing import KeyStanding
 from ds4watch.model.money import Nanos
@@ -55,11 +56,15 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a budget stands. projected: what the period will come to; None: it is too early."""
+    """How a budget stands. projected: what the period will come to; None: it is too early.
+
+    lasts_seconds: of one that goes fast, how long the rest lasts at the speed of the last minute.
+    """
 
     budget: Budget
     spent: Nanos
     projected: Nanos | None
+    lasts_seconds: float | None = None
 
 
 Weights = Mapping[tuple[str, str], int]
@@ -79,6 +84,14 @@ class BudgetBook:
         self._budgets = tuple(budgets)
         self._hours: dict[int, _Hour] = {}
         self._closed: dict[int, Mapping[tuple[Scope, str], Nanos]] = {}
+        self._speeds = Speeds()
+
+    def note(self, money: Iterable[tuple[int, Nanos]], now: UnixSeconds) -> None:
+        """Book what workers cost lately, by hour, and how fast budgets go by now."""
+        for hour_at, nanos in money:
+            self.add_money(hour_at, nanos)
+        for budget in self._budgets:
+            self._speeds.note(_named(budget), [self._standing(budget, now)], now)
 
     def add_money(self, hour_at: int, nanos: Nanos) -> None:
         """Book what workers cost in an hour."""
@@ -93,9 +106,8 @@ class BudgetBook:
     def standings(self, now: UnixSeconds) -> Iterator[Standing]:
         """Yield each budget's standing."""
         for budget in self._budgets:
-            start = period_start(now, budget.period)
-            spent = sum(self._shares(budget, start, hour_of(now) + HOUR_SECONDS))
-            yield Standing(budget, spent, self._projected(budget, spent, now))
+            it = self._told(budget, now)
+            yield Standing(budget, it.spent, it.projected, it.lasts_seconds)
 
     def of_keys(self, now: UnixSeconds) -> dict[str, tuple[KeyStanding, ...]]:
         """Return how the budgets of single keys stand, by key."""
@@ -110,12 +122,18 @@ class BudgetBook:
         for budget in self._budgets:
             if budget.scope is not scope:
                 continue
-            start = period_start(now, budget.period)
-            spent = sum(self._shares(budget, start, hour_of(now) + HOUR_SECONDS))
-            projected = self._projected(budget, spent, now)
-            one = KeyStanding(Span(budget.period.value), budget.limit, spent, projected)
-            found[budget.who] = (*found.get(budget.who, ()), one)
+            found[budget.who] = (*found.get(budget.who, ()), self._told(budget, now))
         return found
+
+    def _told(self, budget: Budget, now: UnixSeconds) -> KeyStanding:
+        (found,) = self._speeds.told(_named(budget), [self._standing(budget, now)], now)
+        return found
+
+    def _standing(self, budget: Budget, now: UnixSeconds) -> KeyStanding:
+        start = period_start(now, budget.period)
+        spent = sum(self._shares(budget, start, hour_of(now) + HOUR_SECONDS))
+        projected = self._projected(budget, spent, now)
+        return KeyStanding(Span(budget.period.value), budget.limit, spent, projected)
 
     def _projected(self, budget: Budget, spent: Nanos, now: UnixSeconds) -> Nanos | None:
         """Return what was spent, and for the rest of the period what the last day came to.
@@ -157,6 +175,10 @@ class BudgetBook:
         for at in gone:
             del self._hours[at]
             self._closed.pop(at, None)
+
+
+def _named(budget: Budget) -> str:
+    return f"{budget.scope} {budget.who}"
 
 
 def shares(nanos: Nanos, weights: Weights) -> dict[tuple[Scope, str], Nanos]:

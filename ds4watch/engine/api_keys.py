@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from ds4watch.cost.key_spending import spent_by_key
 from ds4watch.history.asked_values import StoredKey
 from ds4watch.history.rows import AuditEntry, AuditKind
+from ds4watch.model.budget_speed import Speeds
 from ds4watch.model.errors import RefusedError, StoreError
 from ds4watch.model.key_budget import BudgetLeft, KeyBudget, KeyUse, Span, budget_left, span_of
 from ds4watch.model.key_easing import Ease, KeyStanding, ease_of, standings_of
@@ -75,6 +76,7 @@ class ApiKeys:
         self._is_failing = False
         self._gentle = tuple(gentle)
         self._eases: dict[str, Ease] = {}
+        self._speeds = Speeds()
         self.set_apart: SetApart = lambda _now: {}
         """How budgets of `cost.budgets` for single keys stand; they ease those, and end nothing."""
 
@@ -197,6 +199,9 @@ class ApiKeys:
         ]
 
     def _standings(self, key: StoredKey, now: UnixSeconds) -> tuple[KeyStanding, ...]:
+        return self._speeds.told(key.name, self._at_rest(key, now), now)
+
+    def _at_rest(self, key: StoredKey, now: UnixSeconds) -> tuple[KeyStanding, ...]:
         return standings_of(key.budget, self._spent.get(key.name, {}), now)
 
     def _eased(
@@ -223,8 +228,10 @@ class ApiKeys:
             self._spent = {}
         fresh = spent_by_key(*await self._store.key_use(start))
         self._read_from = month
-        for key, hours in fresh.items():
-            self._spent.setdefault(key, {}).update(hours)
+        for name, hours in fresh.items():
+            self._spent.setdefault(name, {}).update(hours)
+        for key in self._live(now):
+            self._speeds.note(key.name, self._at_rest(key, now), now)
 
     def _told(self, key: StoredKey, now: UnixSeconds) -> dict[str, Any]:
         left = self._left(key, now)

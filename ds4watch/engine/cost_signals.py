@@ -76,6 +76,8 @@ def budget_samples(book: BudgetBook, now: UnixSeconds, currency: str) -> list[Sa
         if it.projected is not None:
             projected = it.projected / NANOS_PER_UNIT
             found.append(Sample("ds4_cost_budget_projected", labels, projected))
+        if it.lasts_seconds is not None:
+            found.append(Sample("ds4_cost_budget_lasts_seconds", labels, it.lasts_seconds))
     return found
 
 
@@ -96,4 +98,6 @@ def key_budget_samples(keys: ApiKeys, currency: str) -> list[Sample]:
             if it.projected is not None:
                 projected = it.projected / NANOS_PER_UNIT
                 found.append(Sample("ds4_cost_budget_projected", labels, projected))
+            if it.lasts_seconds is not None:
+                found.append(Sample("ds4_cost_budget_lasts_seconds", labels, it.lasts_seconds))
     return found

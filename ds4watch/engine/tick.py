@@ -364,8 +364,7 @@ class Engine:
         """Add what was committed to the hour's sums."""
         known = self.known
         longest_seconds = _MOST_INTERVALS * self._settings.interval_seconds
-        for charge in charged:
-            known.budgets.add_money(charge.hour_at, charge.nanos)
+        known.budgets.note(((it.hour_at, it.nanos) for it in charged), now)
         for it in staged(charged, known.prefill_ratios):
             known.recent.add_money(it.hour_at, it.worker, it.part, it.nanos)
         known.cost.note(charged, known.prefill_ratios, now, longest_seconds=longest_seconds)

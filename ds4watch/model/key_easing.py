@@ -19,6 +19,11 @@ FIRM_LEAD_RATIO: Final = 0.5
 """Of a budget, spent: from there on a key is eased if more than all of it is projected."""
 EASED_RATIO: Final = 0.7
 """Of a budget, projected: down to that a key stays eased, for it costs less while it is."""
+GENTLE_LASTS_SECONDS: Final = 300.0
+FIRM_LASTS_SECONDS: Final = 120.0
+"""Whatever is spent, a key is eased if the rest lasts no longer, as fast as the last minute."""
+_STAYS: Final = 2.0
+"""Times as long: until then it stays eased, for it costs less while it is."""
 _HOUR_SECONDS: Final = 3600.0
 _LEAST_SECONDS: Final = 600.0
 
@@ -33,12 +38,16 @@ class Ease(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyStanding:
-    """How a budget of a key stands. projected: what the span comes to; None: it is too early."""
+    """How a budget of a key stands. projected: what the span comes to; None: it is too early.
+
+    lasts_seconds: of one that goes fast, how long the rest lasts at the speed of the last minute.
+    """
 
     span: Span
     limit: Nanos
     spent: Nanos
     projected: Nanos | None
+    lasts_seconds: float | None = None
 
     @property
     def used_ratio(self) -> float:
@@ -86,6 +95,19 @@ def ease_of(standings: Iterable[KeyStanding], before: Ease) -> Ease:
 
 
 def _ease(it: KeyStanding, before: Ease) -> Ease:
+    return max(_by_amount(it, before), _by_speed(it.lasts_seconds, before))
+
+
+def _by_speed(lasts_seconds: float | None, before: Ease) -> Ease:
+    if lasts_seconds is None:
+        return Ease.NONE
+    for ease, bound in ((Ease.FIRM, FIRM_LASTS_SECONDS), (Ease.GENTLE, GENTLE_LASTS_SECONDS)):
+        if lasts_seconds < bound * (_STAYS if before >= ease else 1):
+            return ease
+    return Ease.NONE
+
+
+def _by_amount(it: KeyStanding, before: Ease) -> Ease:
     will_run_out = it.projected_ratio > 1
     if it.used_ratio >= FIRM_RATIO or (it.used_ratio >= FIRM_LEAD_RATIO and will_run_out):
         return Ease.FIRM

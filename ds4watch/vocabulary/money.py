@@ -108,6 +108,13 @@ COST_SIGNALS = (
         " time so far). Absent in the first hour, of an hour in the first ten minutes.",
         *_BUDGET,
     ),
+    gauge(
+        "ds4_cost_budget_lasts_seconds",
+        "Of a budget that would be gone within half an hour: how long the rest of it lasts at the"
+        " speed of the last minute (without its largest step). Absent else, if it lasts beyond the"
+        " period, before 5 % of it is spent, and once all is.",
+        *_BUDGET,
+    ),
 )
 
 KEY_BUDGET_SIGNALS = (

@@ -131,3 +131,19 @@ def test_without_budgets_nothing_is_kept() -> None:
     book.add_work(NOON, "a", "m", Usage(prompt=1))
     assert list(book.standings(float(NOON))) == []
     assert not book._hours
+
+
+def test_a_budget_that_is_gone_within_a_minute_is_seen_to_go() -> None:
+    everything = Budget(Scope.TOTAL, "", Period.HOUR, 60_000)
+    tiny = Budget(Scope.MODEL, "tiny", Period.HOUR, 60_000)
+    book = BudgetBook([everything, tiny])
+    book.add_work(NOON, "bob", "tiny", Usage(prompt=10))
+    for second in range(10):
+        book.note([(NOON, 1000)], NOON + second)
+    lasts = standings(book, NOON + 9)[everything].lasts_seconds
+    assert lasts == pytest.approx(50 / (8 / 9))
+    ((found,),) = book.of_models(NOON + 9).values()
+    assert found.lasts_seconds == lasts
+    for second in range(10, 100):
+        book.note([], NOON + second)
+    assert standings(book, NOON + 99)[everything].lasts_seconds is None

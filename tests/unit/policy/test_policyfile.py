@@ -21,7 +21,8 @@ pools:
 
 ACTS_ON = {
     *("QueueDepthHigh", "FirstTokenSlow", "UpstreamErrorsHigh", "KvCachePressure"),
-    *("BudgetProjected", "BudgetUsed", "BudgetExceeded", "QualityBoundBroken"),
+    *("BudgetProjected", "BudgetUsed", "BudgetExceeded", "BudgetBurning"),
+    "QualityBoundBroken",
 }
 ACTION = POOL + "actions:\n  again: {kind: restart_worker}\n"
 
@@ -39,10 +40,14 @@ def test_the_shipped_policy_acts_on_load_errors_and_budget_and_on_nothing_that_i
     }
     assert budgets == {
         ("BudgetProjected", None, "total"): 1,
+        ("BudgetBurning", "warning", "total"): 2,
+        ("BudgetBurning", "critical", "total"): 3,
         ("BudgetUsed", "critical", "total"): 2,
         ("BudgetExceeded", "warning", "total"): 2,
         ("BudgetExceeded", "critical", "total"): 3,
     }
+    jumps = {(it.match["alertname"], it.match["severity"]) for it in policy.bindings if it.jump}
+    assert jumps == {("QueueDepthHigh", "critical"), ("BudgetBurning", "critical")}
     assert not policy.dry_run
     ladder = policy.pools["default"].ladder
     first, second, third, fourth = (level.limits() for level in ladder)
