@@ -163,7 +163,9 @@ class Daemon:
             if was_waiting and is_ready:
                 log.info("all workers are ready: gateway at %s/v1", self.place.gateway_url)
                 log.info("status page at %s", self.place.admin_url)
-                log.info("next: %s status, load, audit; Ctrl-C stops everything", _own_name())
+                is_service = self.manager.address is not None
+                end = "" if is_service else "; Ctrl-C stops everything"
+                log.info("next: %s status, load, audit%s", _own_name(), end)
             was_waiting = not is_ready
 
     def _gateways_know(self) -> bool:

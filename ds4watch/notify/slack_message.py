@@ -92,7 +92,19 @@ def message_of(telling: Telling, links: Links, threshold: Threshold, *, buttons:
         blocks.append(actions(_group_buttons(group)))
     elif group.firing:
         blocks += commands_blocks(group_commands(group))
-    return Message(cut(escaped(title), MAX_FALLBACK), _colour(group), tuple(blocks))
+    return Message(preview_of(group), _colour(group), tuple(blocks))
+
+
+def preview_of(group: Group) -> str:
+    """Return what a lock screen shows: the title, and of those that fire what the worst says."""
+    title = escaped(title_of(group))
+    if group.firing:
+        title += f" · {cut(_summary(ranked(group.members)[0].news), 300)}"
+    return cut(title, MAX_FALLBACK)
+
+
+def _summary(news: News) -> str:
+    return escaped(dict(news.annotations).get("summary") or news.reason or news.name)
 
 
 def title_of(group: Group) -> str:
@@ -121,7 +133,7 @@ def _colour(group: Group) -> str:
 def _member_text(member: Member, threshold: Threshold, now: UnixSeconds) -> str:
     news = member.news
     annotations = dict(news.annotations)
-    head = escaped(annotations.get("summary") or news.reason or news.name)
+    head = _summary(news)
     where = _where(news)
     value = f"value *{number(news.value)}*"
     if limit := threshold(news):
@@ -239,7 +251,7 @@ def follow_up(telling: Telling, threshold: Threshold, *, buttons: bool) -> Messa
         return None
     if telling.doubled:
         blocks.append(context(_DOUBLED))
-    text = escaped(title_of(group)) if group.members else note_text(group.notes[0])
+    text = preview_of(group) if group.members else note_text(group.notes[0])
     return Message(cut(text, MAX_FALLBACK) or "-", _colour(group), tuple(blocks))
 
 

@@ -33,6 +33,11 @@ class Post:
         return str(self.metadata.get("event_payload", {}).get("id", ""))
 
     @property
+    def title(self) -> str:
+        """The text without what the worst alert says."""
+        return self.text.partition(" · ")[0]
+
+    @property
     def shown(self) -> str:
         return json.dumps(self.attachments, ensure_ascii=False)
 

@@ -74,7 +74,7 @@ async def test_an_incoming_webhook_is_told_each_group_and_pauses_are_kept(
         await rig.later(7)
         await rig.tick(("Queue", "w1"), firing=False)
         await rig.later(300)
-    assert [it.text for it in server.posts] == ["Queue (warning): 1 firing", "Queue: over"]
+    assert [it.title for it in server.posts] == ["Queue (warning): 1 firing", "Queue: over"]
     assert '"button"' not in server.posts[0].shown
     assert "ds4watch hold --pool default" in server.posts[0].shown
 

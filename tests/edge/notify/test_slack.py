@@ -70,7 +70,7 @@ async def test_a_group_is_one_message_edited_in_place_with_its_story_in_the_thre
     await rig.tick(("Queue", "w1"), ("Queue", "w2"))
     await rig.later(30)
     (post,) = slack.mains
-    assert post.text == "Queue (warning): 2 firing"
+    assert post.title == "Queue (warning): 2 firing"
     assert post.attachments[0]["color"] == "#ef9a00"
     for part in ("value *80*, threshold &gt; 50", "80 requests &lt;wait&gt; &amp; more"):
         assert part in post.shown
@@ -85,12 +85,12 @@ async def test_a_group_is_one_message_edited_in_place_with_its_story_in_the_thre
     await rig.later(299)
     assert post.edits == 0
     await rig.later(1)
-    assert post.text == "Queue (warning): 1 firing, 1 over"
+    assert post.title == "Queue (warning): 1 firing, 1 over"
     await rig.tick(("Queue", "w2"), firing=False)
     await rig.later(300)
-    assert (post.text, post.attachments[0]["color"]) == ("Queue: over", "#2e7d32")
+    assert (post.title, post.attachments[0]["color"]) == ("Queue: over", "#2e7d32")
     assert "button" not in post.shown
-    assert [it.text for it in slack.thread_of(post)] == [
+    assert [it.title for it in slack.thread_of(post)] == [
         "Queue (warning): 1 firing, 1 over",
         "Queue: over",
     ]
@@ -166,10 +166,10 @@ async def test_an_alert_that_ends_without_a_word_is_told_to_be_over_once(
     rig.firing.clear()
     await rig.tick()
     await rig.later(14_400)
-    assert post.text == "Queue: over"
+    assert post.title == "Queue: over"
     for _ in range(10):
         await rig.later(14_400)
-    assert [it.text for it in slack.thread_of(post)] == ["Queue: over"]
+    assert [it.title for it in slack.thread_of(post)] == ["Queue: over"]
     assert slack.mains == [post]
 
 
@@ -198,7 +198,7 @@ async def test_whatever_goes_wrong_each_message_is_there_once(
     await rig.later(30)
     for _ in range(5):
         await rig.later(8)
-    assert sorted(it.text for it in slack.mains) == [
+    assert sorted(it.title for it in slack.mains) == [
         f"{name} (warning): 1 firing" for name in ("Errors", "Memory", "Queue")
     ]
     assert rig.figure('ds4_notify_channel_up{channel="slack"}') == 1
@@ -216,7 +216,7 @@ async def test_a_follow_up_whose_answer_was_lost_is_there_once(
     for _ in range(4):
         await rig.later(5)
     (post,) = slack.mains
-    assert [it.text for it in slack.thread_of(post)] == ["Queue: over"]
+    assert [it.title for it in slack.thread_of(post)] == ["Queue: over"]
 
 
 @pytest.mark.parametrize("blind", ["missing_scope", "not_in_channel", "method_not_supported"])
@@ -279,12 +279,12 @@ async def test_what_is_silenced_is_counted_and_not_named_when_the_others_are_rep
     await rig.store.desk.place_silence(Silence("s", (test,), now, now + 20_000, "ann", "x", now))
     await rig.later(14_400)
     (post,) = slack.mains
-    assert post.text == "Queue (warning): 1 firing, 1 silenced"
+    assert post.title == "Queue (warning): 1 firing, 1 silenced"
     assert ("`w1`" in post.shown, "`w2`" in post.shown) == (False, True)
     assert "Still: Queue (warning): 1 firing, 1 silenced" in slack.thread_of(post)[0].shown
     await rig.tick(("Queue", "w2"), firing=False)
     await rig.later(300)
-    assert post.text == "Queue: 1 over, 1 silenced"
+    assert post.title == "Queue: 1 over, 1 silenced"
 
 
 async def test_a_pause_that_slack_asks_for_is_kept_to_the_second(
@@ -323,7 +323,7 @@ async def test_a_revoked_token_keeps_the_queue_and_says_so_until_it_is_renewed(
     assert TOKEN not in caplog.text
     file.write_text("xoxb-a-new-one")
     await rig.later(61)
-    assert [it.text for it in slack.mains] == ["Queue (warning): 1 firing"]
+    assert [it.title for it in slack.mains] == ["Queue (warning): 1 firing"]
     assert rig.figure('ds4_notify_channel_up{channel="slack"}') == 1
 
 
@@ -335,7 +335,7 @@ async def test_a_message_that_slack_refuses_does_not_hold_up_the_others(
     await rig.later(1)
     await rig.tick(("Errors", "w1"))
     await rig.later(30)
-    assert [it.text for it in slack.mains] == ["Errors (warning): 1 firing"]
+    assert [it.title for it in slack.mains] == ["Errors (warning): 1 firing"]
     assert rig.count("given_up") == 1
 
 
@@ -358,7 +358,7 @@ async def test_after_an_outage_a_digest_tells_what_came_and_went(
     for number in range(5):
         assert f"Rule{number}" in digest.shown
     # Of the one that was tried nobody knows whether it was seen.
-    assert sorted(it.text for it in others) == [
+    assert sorted(it.title for it in others) == [
         "Rule0: over",
         "Rule3 (warning): 1 firing",
         "Rule4 (warning): 1 firing",
@@ -387,7 +387,7 @@ async def test_a_daemon_that_dies_while_sending_loses_and_doubles_nothing(
     await rig.later(1)
     await rig.tick(("Queue", "w1"), firing=False)
     await rig.later(301)
-    assert [it.text for it in slack.posts] == ["Queue: over", "Queue: over"]
+    assert [it.title for it in slack.posts] == ["Queue: over", "Queue: over"]
 
 
 async def test_a_message_that_somebody_deleted_is_posted_anew(rig: Rig, slack: SlackServer) -> None:
@@ -396,7 +396,7 @@ async def test_a_message_that_somebody_deleted_is_posted_anew(rig: Rig, slack: S
     slack.posts.clear()
     await rig.tick(("Queue", "w1"), firing=False)
     await rig.later(300)
-    assert [it.text for it in slack.mains] == ["Queue: over"]
+    assert [it.title for it in slack.mains] == ["Queue: over"]
 
 
 async def test_an_action_is_told_in_the_thread_of_its_cause_with_a_way_back(

@@ -93,6 +93,15 @@ def test_the_example_in_the_docs_is_what_is_sent() -> None:
     assert json.loads(example) == {"text": message.text, "attachments": message.attachments}
 
 
+def test_a_lock_screen_shows_what_is_wrong() -> None:
+    def text(*, firing: bool) -> str:
+        telling = Telling(sample_group(NOW, firing=firing), Why.FIRST, NOW)
+        return message_of(telling, LINKS, above, buttons=True).text
+
+    assert text(firing=True).endswith("2 firing · this is a test: 80 requests wait")
+    assert text(firing=False) == "QueueDepthHigh: over (2 alerts)"
+
+
 def test_each_sample_is_a_message() -> None:
     for _, telling in sample_tellings(NOW):
         message = message_of(telling, LINKS, above, buttons=True)
