@@ -186,7 +186,13 @@ async def assemble(
     keys.set_apart = known.budgets.of_keys
     models.standings = known.budgets.of_models
     sight = Sight(
-        supervisor, known, tallies, blueprint.fleet_files, rolling_rules(settings.fleet), clock
+        supervisor,
+        known,
+        tallies,
+        blueprint.fleet_files,
+        rolling_rules(settings.fleet),
+        clock,
+        client_of.lag,
     )
     rolling = RollingRun(sight, state, wake=wake)
     standing = Standing(leads=leads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ds4watch.config.profile import Engine
@@ -21,8 +21,10 @@ from ds4watch.model.action import Hold
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.worker import WorkerPhase, WorkerView
 from ds4watch.scrape.gpu import GpuReport
+from ds4watch.telemetry.own_lag import OwnLag
 
 _EMPTY_RATIO = 0.1
+_STARVED_RATIO = 0.1
 FLEET = "fleet"
 """What a hold on rolling changes is placed on; one on `*` holds them too."""
 
@@ -48,6 +50,7 @@ class Sight:
     files: FleetFiles
     rules: Rules
     clock: Clock
+    lag: OwnLag = field(default_factory=OwnLag)
 
     def world(self, change: Change, measuring: asyncio.Task[Quality | None] | None) -> World:
         """Return what is seen now."""
@@ -109,7 +112,21 @@ class Sight:
         compared = baseline(beside)
         if not compared.total:
             compared = change.baselines.get(change.moves[change.at].profile, compared)
-        return Evidence(tally(self.tallies.since(new, start)), compared, quality)
+        answers = self.tallies.since(new, start)
+        return Evidence(
+            tally(answers),
+            compared,
+            quality,
+            new_times=tuple(answers),
+            old_times=tuple(self.tallies.since(old, start)),
+            was_starved=self._was_starved(start),
+        )
+
+    def _was_starved(self, start: UnixSeconds) -> bool:
+        """Return whether this process did not get to run for a good part of the time since."""
+        seconds = self.clock.now() - start
+        since = self.clock.monotonic() - seconds
+        return self.lag.lost_seconds(since) > _STARVED_RATIO * seconds > 0
 
 
 def rolling_rules(fleet: FleetSettings) -> Rules:

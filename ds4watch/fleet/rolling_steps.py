@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ds4watch.fleet.rolling import (
     Change,
     Do,
@@ -21,6 +23,7 @@ from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import WorkerPhase
 
 _BROKEN = (WorkerPhase.FAILED, WorkerPhase.QUARANTINED)
+_FEW = 0.02
 _FIRST_LOOK = 5
 """Requests after which failures are looked at: who fails is soon given no more."""
 _RESTS = (WorkerPhase.READY, WorkerPhase.ASLEEP, *_BROKEN)
@@ -104,7 +107,11 @@ def _watching(change: Change, world: World, rules: Rules, now: UnixSeconds) -> S
         return Step(Do.WAIT, _told(move, count, watched, rules))
     is_early = count < rules.min_requests and not is_late
     why = why_failing if is_early else why_worse
-    if worse := why(found, rules.tolerance):
+    worse = why(found, rules.tolerance)
+    if is_late and count < rules.min_requests:
+        # Who fails is given few: on those few the way on is the riskier one.
+        worse = worse or why_failing(found, replace(rules.tolerance, significance=_FEW))
+    if worse:
         return Step(Do.HALT, f"{move.worker}, on the new, is worse: {worse}", change.at)
     if is_over:
         return Step(Do.NEXT, f"{move.worker} is no worse in {count} requests", change.at)

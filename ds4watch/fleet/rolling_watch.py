@@ -1,15 +1,34 @@
-"""Whether the new is worse than the old: one-sided tests over requests and prompts. Pure."""
+"""Whether the new is worse than the old: one-sided tests over requests and prompts. Pure.
+
+Times are compared with those of the old in the same moments: a machine that is slow for both says
+nothing of a version. Where no old one is left, only with what it took before, by wider margins.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+
+import numpy as np
 
 TAIL_RATIO = 0.05
 """What is compared of latencies is their 95th percentile."""
+SLICE_REQUESTS = 3
+"""So many requests of the new, one after the other, are compared with the old's meanwhile."""
+_LASTING_RATIO = 0.25
+APART_FACTOR = 3.0
+"""What was measured at another time was measured under another load: margins are so much wider."""
 _MOSTLY = 0.5
 _MOSTLY_FAILURES = 5
+
+
+Timed = tuple[float, float]
+"""When a request ended, and what it took."""
+Slice = tuple[int, int, int, int]
+"""Slow ones and all of the new, slow ones and all of the old."""
+_FIRST = "time to first token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +39,12 @@ class Answered:
     ok: bool
     duration_seconds: float = 0.0
     first_byte_seconds: float | None = None
+
+
+_TIMES: tuple[tuple[str, Callable[[Answered], float | None]], ...] = (
+    ("latency", attrgetter("duration_seconds")),
+    (_FIRST, attrgetter("first_byte_seconds")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +79,18 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was measured of the new and the old. quality: None as long as it is not known."""
+    """What was measured of the new and the old. quality: None as long as it is not known.
+
+    new_times, old_times: the answers of both from the same time on. was_starved: we ourselves did
+    not get to run for a good part of it.
+    """
 
     new: Tally = Tally()
     old: Baseline = Baseline()
     quality: Quality | None = None
+    new_times: tuple[Answered, ...] = ()
+    old_times: tuple[Answered, ...] = ()
+    was_starved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +131,10 @@ def baseline(counted: Tally) -> Baseline:
 
 def why_worse(found: Evidence, allowed: Tolerance) -> str:
     """Return in what the new is worse, with the numbers; empty if it is not."""
-    new, old = found.new, found.old
-    slow = (
-        ("latency", new.durations, old.answers, old.p95_seconds),
-        ("time to first token", new.first_bytes, old.first_bytes, old.p95_first_byte_seconds),
-    )
     return (
         why_failing(found, allowed)
-        or next((why for it in slow if (why := _slower(*it, allowed))), "")
+        or _slower_beside(found, allowed)
+        or _slower_than_before(found, allowed)
         or _poorer(found.quality, allowed)
     )
 
@@ -145,22 +173,97 @@ def _failing(new: Tally, old: Baseline, allowed: Tolerance) -> str:
     return ""
 
 
-def _slower(
-    what: str, new: Sequence[float], old_count: int, p95: float | None, allowed: Tolerance
-) -> str:
-    if p95 is None or not new:
+def sliced(new: Sequence[Timed], old: Sequence[Timed], limit: float) -> list[Slice]:
+    """Return, by moments of some requests of the new each, how many of both took over `limit`.
+
+    What ended before the first of the new began, or after the last, was at another time.
+    """
+    ordered = sorted(new)
+    parts = [ordered[at : at + SLICE_REQUESTS] for at in range(0, len(ordered), SLICE_REQUESTS)]
+    ends = [part[-1][0] for part in parts]
+    starts = [min((at - took for at, took in new), default=0.0), *ends[:-1]]
+    found = []
+    for part, start, end in zip(parts, starts, ends, strict=True):
+        beside = [value for at, value in old if start < at <= end]
+        beyond = sum(value > limit for _, value in part)
+        found.append((beyond, len(part), sum(value > limit for value in beside), len(beside)))
+    return found
+
+
+def stratified(slices: Iterable[Slice]) -> float:
+    """Return the exact one-sided p over slices of time: as many of the new's or more by chance.
+
+    Within a slice all are alike; from one to the next anything may change. For one slice it is
+    Fisher's; the sum of such counts over slices has the convolution of their distributions.
+    """
+    spread, seen = np.ones(1), 0
+    for bad, total, other_bad, other_total in slices:
+        all_bad, everything = bad + other_bad, total + other_total
+        whole = _log_choose(everything, all_bad)
+        chances = [
+            math.exp(_log_choose(total, k) + _log_choose(other_total, all_bad - k) - whole)
+            if 0 <= all_bad - k <= other_total
+            else 0.0
+            for k in range(total + 1)
+        ]
+        spread, seen = np.convolve(spread, chances), seen + bad
+    return min(1.0, float(spread[seen:].sum()))
+
+
+def _slower_beside(found: Evidence, allowed: Tolerance) -> str:
+    """Return in what the new was slower than the old at the same time."""
+    for what, time_of in _TIMES:
+        new, old = _timed(found.new_times, time_of), _timed(found.old_times, time_of)
+        p95 = _p95([value for _, value in old])
+        if p95 is None or not new:
+            continue
+        limit = p95 * (1 + allowed.latency_margin_ratio)
+        beyond = sum(value > limit for _, value in new)
+        if beyond <= TAIL_RATIO * len(new):
+            continue
+        slices = sliced(new, old, limit)
+        chance = stratified(slices)
+        if chance < allowed.significance and _is_lasting(slices):
+            return _told(what, beyond, len(new), limit, p95, chance)
+    return ""
+
+
+def _is_lasting(slices: Sequence[Slice]) -> bool:
+    """Return whether the new was slower more than once: one hitch makes many requests late."""
+    slower = sum(bad * others > other_bad * count for bad, count, other_bad, others in slices)
+    return slower >= min(len(slices), max(2, _LASTING_RATIO * len(slices)))
+
+
+def _slower_than_before(found: Evidence, allowed: Tolerance) -> str:
+    """Return in what the new is slower than the old was, where none is left to compare with."""
+    if found.old_times or found.was_starved:
         return ""
-    limit = p95 * (1 + allowed.latency_margin_ratio)
-    beyond = sum(it > limit for it in new)
-    if beyond <= TAIL_RATIO * len(new):
-        return ""
-    chance = fisher(beyond, len(new), math.ceil(TAIL_RATIO * old_count), old_count)
-    if chance >= allowed.significance:
-        return ""
+    new, old = found.new, found.old
+    first = (new.first_bytes, old.first_bytes, old.p95_first_byte_seconds)
+    slow = (("latency", new.durations, old.answers, old.p95_seconds), (_FIRST, *first))
+    for what, times, old_count, p95 in slow:
+        if p95 is None or not times:
+            continue
+        limit = p95 * (1 + APART_FACTOR * allowed.latency_margin_ratio)
+        beyond = sum(it > limit for it in times)
+        if beyond <= TAIL_RATIO * len(times):
+            continue
+        chance = fisher(beyond, len(times), math.ceil(TAIL_RATIO * old_count), old_count)
+        if chance < allowed.significance:
+            return _told(what, beyond, len(times), limit, p95, chance)
+    return ""
+
+
+def _told(what: str, beyond: int, count: int, limit: float, p95: float, chance: float) -> str:
     return (
-        f"{what}: {beyond} of {len(new)} took over {limit:.3g} s, where 95 % of the old took "
+        f"{what}: {beyond} of {count} took over {limit:.3g} s, where 95 % of the old took "
         f"{p95:.3g} s or less (p = {chance:.1g})"
     )
+
+
+def _timed(answers: Iterable[Answered], time_of: Callable[[Answered], float | None]) -> list[Timed]:
+    found = ((it.at, time_of(it)) for it in answers if it.ok)
+    return [(at, value) for at, value in found if value is not None]
 
 
 def _poorer(found: Quality | None, allowed: Tolerance) -> str:

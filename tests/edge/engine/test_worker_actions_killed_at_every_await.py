@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -64,6 +64,13 @@ LABELS = {
     "alertname": "Odd", "severity": "critical", "worker": "a",
     "profile": "p", "reference": "r", "class": "mathematics",
 }  # fmt: skip
+
+
+class Deaths(NamedTuple):
+    """At which steps a daemon dies, each in a life of its own: at `first` and every further."""
+
+    first: int
+    stride: int
 
 
 @dataclass
@@ -253,9 +260,9 @@ async def prepare(world: World) -> None:
 
 
 def through_deaths(
-    kind: ActionKind, folder: Path, stride: int, *, command: bool, at_once: bool = False
+    kind: ActionKind, folder: Path, deaths: Deaths, *, command: bool, at_once: bool = False
 ) -> list[World]:
-    """Return how the world stands after each death and the life that came after."""
+    """Return how the world stands after each of the deaths and the life that came after."""
     found: list[World] = []
     empty = World(folder / "empty", kind, command, at_once)
     empty.folder.mkdir()
@@ -264,7 +271,8 @@ def through_deaths(
     while not is_whole:
         copy = shutil.copytree(empty.folder, folder / str(len(found)))
         world = World(copy, kind, command, at_once)
-        is_whole = live(lambda it=world: episode(it), len(found) * stride, world.opened)  # type: ignore[misc]
+        killed_at = deaths.first + len(found) * deaths.stride
+        is_whole = live(lambda it=world: episode(it), killed_at, world.opened)  # type: ignore[misc]
         assert live(lambda it=world: episode(it), None, world.opened)  # type: ignore[misc]
         found.append(world)
     assert len(found) > 5
@@ -275,16 +283,28 @@ def excluded(world: World) -> list[tuple[str, ...]]:
     return [it.excluded_workers for it in world.obeyed[1:]]
 
 
-STRIDES = [23, pytest.param(1, marks=pytest.mark.slow)]
+def every_death(sample: int) -> list[Any]:
+    """Return which deaths are tried: each `sample`-th, and in the slow tests all, in three parts.
+
+    Each part is bounded in time; on a busy machine all at once would be over it.
+    """
+    thirds = [Deaths(first, 3) for first in range(3)]
+    return [
+        pytest.param(Deaths(0, sample), id=f"each {sample}th"),
+        *(pytest.param(it, id=f"third {it.first}", marks=pytest.mark.slow) for it in thirds),
+    ]
 
 
-@pytest.mark.parametrize("stride", STRIDES)
-def test_a_worker_is_passed_over_once_and_let_in_again(tmp_path: Path, stride: int) -> None:
-    for world in through_deaths(ActionKind.EXCLUDE_WORKER, tmp_path, stride, command=False):
+DEATHS = every_death(23)
+
+
+@pytest.mark.parametrize("deaths", DEATHS)
+def test_a_worker_is_passed_over_once_and_let_in_again(tmp_path: Path, deaths: Deaths) -> None:
+    for world in through_deaths(ActionKind.EXCLUDE_WORKER, tmp_path, deaths, command=False):
         assert excluded(world) == [("a",), ()]
 
 
-@pytest.mark.parametrize("stride", STRIDES)
+@pytest.mark.parametrize("deaths", DEATHS)
 @pytest.mark.parametrize(
     ("kind", "wanted"),
     [
@@ -294,33 +314,35 @@ def test_a_worker_is_passed_over_once_and_let_in_again(tmp_path: Path, stride: i
     ],
 )
 def test_a_worker_is_restarted_drained_or_called_once(
-    tmp_path: Path, stride: int, kind: ActionKind, wanted: list[str]
+    tmp_path: Path, deaths: Deaths, kind: ActionKind, wanted: list[str]
 ) -> None:
-    for world in through_deaths(kind, tmp_path, stride, command=False):
+    for world in through_deaths(kind, tmp_path, deaths, command=False):
         assert world.history == wanted
 
 
-@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("deaths", every_death(7))
 def test_a_restart_whose_row_was_never_finished_is_not_made_again(
-    tmp_path: Path, stride: int
+    tmp_path: Path, deaths: Deaths
 ) -> None:
     """The alert outlasts the cooldown: only the effect says that it was done."""
     restart = ActionKind.RESTART_WORKER
-    for world in through_deaths(restart, tmp_path, stride, command=False, at_once=True):
+    for world in through_deaths(restart, tmp_path, deaths, command=False, at_once=True):
         assert world.history == ["restarted"]
 
 
-@pytest.mark.parametrize("stride", STRIDES)
-def test_a_class_is_diverted_once_and_stays_so(tmp_path: Path, stride: int) -> None:
-    for world in through_deaths(ActionKind.DIVERT_CLASS, tmp_path, stride, command=False):
+@pytest.mark.parametrize("deaths", DEATHS)
+def test_a_class_is_diverted_once_and_stays_so(tmp_path: Path, deaths: Deaths) -> None:
+    for world in through_deaths(ActionKind.DIVERT_CLASS, tmp_path, deaths, command=False):
         (policy,) = world.obeyed[1:]
         assert policy.diversions == (Diversion("model-p", "mathematics", "model-r"),)
 
 
-@pytest.mark.parametrize("stride", STRIDES)
-def test_what_a_person_asks_for_is_done_once_or_said_not_to_be(tmp_path: Path, stride: int) -> None:
+@pytest.mark.parametrize("deaths", DEATHS)
+def test_what_a_person_asks_for_is_done_once_or_said_not_to_be(
+    tmp_path: Path, deaths: Deaths
+) -> None:
     given_up = 0
-    tried = through_deaths(ActionKind.EXCLUDE_WORKER, tmp_path, stride, command=True)
+    tried = through_deaths(ActionKind.EXCLUDE_WORKER, tmp_path, deaths, command=True)
     for world in tried:
         status, told = asyncio.run(_outcome(world))
         if status == "refused":

@@ -29,21 +29,24 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs("postgres"))])
-def bases(request: pytest.FixtureRequest, tmp_path: Path) -> Bases:
-    """Return where both databases are to be made, on each engine in turn."""
+def bases(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bases]:
+    """Yield where both databases are to be made, on each engine in turn."""
     if request.param == "sqlite":
         folder = tmp_path / "state"
-        return Bases(SqliteBase(folder / "samples.db"), SqliteBase(folder / "state.db"))
+        yield Bases(SqliteBase(folder / "samples.db"), SqliteBase(folder / "state.db"))
+        return
     server: PostgresServer = request.getfixturevalue("postgres")
     url = server.new_database()
-    return Bases(PostgresBase(url, Which.SAMPLES), PostgresBase(url, Which.STATE))
+    yield Bases(PostgresBase(url, Which.SAMPLES), PostgresBase(url, Which.STATE))
+    server.drop(url)
 
 
 @pytest.fixture
-def postgres_bases(postgres: PostgresServer) -> Bases:
-    """Return both databases on PostgreSQL, for what SQLite does not know."""
+def postgres_bases(postgres: PostgresServer) -> Iterator[Bases]:
+    """Yield both databases on PostgreSQL, for what SQLite does not know."""
     url = postgres.new_database()
-    return Bases(PostgresBase(url, Which.SAMPLES), PostgresBase(url, Which.STATE))
+    yield Bases(PostgresBase(url, Which.SAMPLES), PostgresBase(url, Which.STATE))
+    postgres.drop(url)
 
 
 @pytest.fixture

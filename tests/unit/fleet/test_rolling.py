@@ -99,6 +99,23 @@ def test_who_fails_and_is_given_no_more_is_given_back_long_before_the_watch_is_o
         assert next_step(watching, seen, RULES, 105.0).do is do
 
 
+def test_the_last_look_at_few_requests_is_a_strict_one() -> None:
+    """A starved machine gave six requests in all the time there was, and three of them failed."""
+    change = change_of(TWO, NEW_TWO)
+    watching = replace(change, stage=Stage.WATCHING, since=100.0, looked=5)
+    well, failed = Answered(0.0, ok=True, duration_seconds=0.1), Answered(0.0, ok=False)
+    old = baseline(tally([well] * 40))
+    for answers, do in (
+        ([well] * 3 + [failed] * 3, Do.HALT),
+        ([well] * 5 + [failed], Do.NEXT),
+        ([well] * 6, Do.NEXT),
+    ):
+        evidence = Evidence(tally(answers), old)
+        seen = World({"a-surge": Standing(WorkerPhase.READY, "2")}, evidence=evidence)
+        late = 100.0 + RULES.watch_max_seconds
+        assert next_step(watching, seen, RULES, late).do is do
+
+
 def test_the_canary_gets_a_share_and_later_ones_their_due() -> None:
     world = Fleet(change_of(TWO, NEW_TWO))
     while world.change.stage is not Stage.WATCHING:

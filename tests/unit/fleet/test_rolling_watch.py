@@ -15,12 +15,18 @@ from ds4watch.fleet.rolling_watch import (
     Tolerance,
     baseline,
     fisher,
+    stratified,
     tally,
     why_failing,
     why_worse,
 )
 
 ALLOWED = Tolerance()
+
+
+def beside(new: list[Answered], old: list[Answered]) -> Evidence:
+    """Return what is known of a new version that is watched beside the old."""
+    return Evidence(tally(new), baseline(tally(old)), new_times=tuple(new), old_times=tuple(old))
 
 
 def of(total: int, failures: int = 0, seconds: float = 0.1, first: float | None = None) -> Tally:
@@ -62,18 +68,95 @@ def test_the_chance_is_one_and_falls_with_each_further_failure(
         (of(1000, 8), of(1000, 0), ""),  # certain, but within the margin
         (of(10, 9), Tally(), "9 of 10 requests failed, and there is no old one"),
         (of(10, 4), Tally(), ""),
-        (of(100, 0, 0.2), of(300, 0, 0.1), "latency: 100 of 100 took over 0.15 s"),
-        (of(100, 0, 0.14), of(300, 0, 0.1), ""),  # within the margin
+        (of(100, 0, 0.3), of(300, 0, 0.1), "latency: 100 of 100 took over 0.25 s"),
+        (of(100, 0, 0.24), of(300, 0, 0.1), ""),  # within the margin of another time
         (of(3, 0, 9.0), of(300, 0, 0.1), "latency"),
         (of(1, 0, 9.0), of(300, 0, 0.1), ""),  # one slow answer is nothing
         (of(50, 0, 0.1, 0.09), of(300, 0, 0.1, 0.01), "time to first token: 50 of 50"),
         (Tally(), of(300), ""),
     ],
 )
-def test_what_is_called_worse(new: Tally, old: Tally, told: str) -> None:
+def test_what_is_called_worse_where_no_old_one_is_left(new: Tally, old: Tally, told: str) -> None:
     found = why_worse(Evidence(new, baseline(old)), ALLOWED)
     assert told in found
     assert bool(told) == bool(found)
+
+
+def run(seconds: range, rate: int, took: float, first: float | None = None) -> list[Answered]:
+    """Return `rate` answers in each of some seconds."""
+    return [Answered(at + it / rate, True, took, first) for at in seconds for it in range(rate)]
+
+
+MINUTE = range(60)
+HITCH = range(20, 30)
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "told"),
+    [
+        (run(MINUTE, 1, 0.2), run(MINUTE, 4, 0.1), "latency: 60 of 60 took over 0.15 s"),
+        (run(MINUTE, 1, 0.14), run(MINUTE, 4, 0.1), ""),  # within the margin
+        (run(MINUTE, 1, 0.1, 0.09), run(MINUTE, 4, 0.1, 0.01), "time to first token: 60 of 60"),
+        # slow for both in the same seconds, of which the new saw more
+        (
+            run(MINUTE, 1, 0.1) + run(HITCH, 6, 3.0),
+            run(range(20), 4, 0.1) + run(HITCH, 1, 3.0) + run(range(30, 180), 4, 0.1),
+            "",
+        ),
+        # a hitch of the new one's process alone makes all late that were in it
+        (run(MINUTE, 1, 0.1) + [Answered(30.0, True, 2.0)] * 8, run(MINUTE, 4, 0.1), ""),
+        # but one in each ten seconds is no hitch
+        (
+            run(MINUTE, 1, 0.1) + [Answered(at, True, 2.0) for at in range(0, 60, 3)],
+            run(MINUTE, 4, 0.1),
+            "latency: 20 of 80",
+        ),
+        (run(range(10, 13), 1, 9.0), run(MINUTE, 4, 0.1), "latency: 3 of 3"),  # few, but so slow
+        (run(range(1), 1, 9.0), run(MINUTE, 4, 0.1), ""),  # one slow answer is nothing
+        # the old answered at other times only: that says nothing
+        (run(MINUTE, 1, 3.0), run(range(100, 160), 4, 0.1), ""),
+        (run(range(200, 260), 1, 3.0), run(MINUTE, 4, 0.1), ""),
+    ],
+)
+def test_what_is_called_slower_than_the_old_at_the_same_time(
+    new: list[Answered], old: list[Answered], told: str
+) -> None:
+    found = why_worse(beside(new, old), ALLOWED)
+    assert told in found
+    assert bool(told) == bool(found)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_machine_that_is_slow_for_both_gives_no_good_version_back(seed: int) -> None:
+    """A starved one: spells in which all takes ten times as long, and the new gets the most."""
+    draw = random.Random(seed)
+    new, old = list[Answered](), list[Answered]()
+    for second in range(120):
+        if second % 10 == 0:
+            slowness = 10.0 if draw.random() < 0.5 else 1.0
+        share = 0.8 if slowness > 1 else 0.2
+        for _ in range(5):
+            one = Answered(second, True, slowness * draw.lognormvariate(-2, 0.5))
+            (new if draw.random() < share else old).append(one)
+        looks = (new, old) if second in (15, 30, 60, 119) else None
+        if looks:
+            assert not why_worse(beside(*looks), ALLOWED)
+
+
+def test_what_was_before_is_no_measure_while_we_are_starved() -> None:
+    new, old = of(100, 0, 3.0), baseline(of(300, 0, 0.1))
+    assert why_worse(Evidence(new, old), ALLOWED)
+    assert not why_worse(Evidence(new, old, was_starved=True), ALLOWED)
+
+
+@given(st.lists(st.tuples(counts, counts, counts, counts), max_size=6))
+def test_slices_of_time_are_fishers_test_for_one_and_no_chance_over_one(
+    found: list[tuple[int, int, int, int]],
+) -> None:
+    slices = [(bad, bad + good, worse, worse + better) for bad, good, worse, better in found]
+    assert 0.0 <= stratified(slices) <= 1.0
+    for one in slices:
+        assert stratified([one]) == pytest.approx(fisher(*one), abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -100,10 +183,13 @@ def test_a_version_that_is_no_different_is_hardly_ever_called_worse() -> None:
     draw = random.Random(5)
     alarms = 0
     for _ in range(300):
-        old = baseline(tally(_drawn(draw, 400)))
-        new = list(_drawn(draw, 240))
+        before = _drawn(draw, 400)
+        old = baseline(tally(before))
+        new = _drawn(draw, 240)
         looks = (new[:count] for count in (30, 60, 120, 240))
         alarms += any(why_worse(Evidence(tally(it), old), ALLOWED) for it in looks)
+        looks = (new[:count] for count in (30, 60, 120, 240))
+        alarms += any(why_worse(beside(it, before), ALLOWED) for it in looks)
         early = (new[:count] for count in (5, 10, 20))
         alarms += any(why_failing(Evidence(tally(it), old), ALLOWED) for it in early)
     assert alarms <= 3
@@ -111,6 +197,8 @@ def test_a_version_that_is_no_different_is_hardly_ever_called_worse() -> None:
 
 def _drawn(draw: random.Random, count: int) -> list[Answered]:
     return [
-        Answered(0.0, draw.random() > 0.02, draw.lognormvariate(0, 0.8), draw.lognormvariate(0, 1))
-        for _ in range(count)
+        Answered(
+            it / count, draw.random() > 0.02, draw.lognormvariate(0, 0.8), draw.lognormvariate(0, 1)
+        )
+        for it in range(count)
     ]
