@@ -217,9 +217,8 @@ def _references(daemon: Daemon) -> dict[str, str | None]:
 def _table(daemon: Daemon, blueprint: Blueprint, stores: Stores) -> QualityTable:
     def weights(name: str) -> float | None:
         profile = daemon.rolling.profiles.get(name)
-        if profile is None:
-            return None
-        return look_at(profile, blueprint.state_dir, os.environ).weights_bytes
+        known = look_at(profile, blueprint.state_dir, os.environ) if profile else None
+        return known.weights_bytes if known else None
 
     return QualityTable(
         daemon.engine.known,
@@ -228,6 +227,7 @@ def _table(daemon: Daemon, blueprint: Blueprint, stores: Stores) -> QualityTable
         weights=weights,
         currency=daemon.place.currency,
         clock=daemon.clock,
+        max_age_seconds=blueprint.settings.quality.max_age_seconds,
     )
 
 

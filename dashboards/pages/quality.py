@@ -21,6 +21,8 @@ _BY_CLASS = (
 )
 _SCORE = 'ds4_answer_score_sum_total{worker!="",profile=~"$profile"}'
 _SCORED = 'ds4_answers_scored_total{worker!="",profile=~"$profile"}'
+_REGRET = f"sum by (le) (rate(ds4_route_regret_seconds_bucket{RATE}))"
+_NOT_JUDGED = "until a request was judged that another worker could have answered"
 _NOT_SCORED = "until an answer was scored: one of `gateway.score_every`"
 _NOT_ASKED = "until golden questions were asked of a profile and its reference"
 _NO_PAIR = "until the first measurement, and without a quantized profile beside its reference"
@@ -114,6 +116,26 @@ _AGAINST = (
         is_signed=True,
     ),
 )
+_ROUTES = (
+    graph(
+        "Route regret",
+        "s",
+        "By how much another worker would have answered sooner, in hindsight; of a sample.",
+        (f"histogram_quantile(0.5, {_REGRET})", "half within"),
+        (f"histogram_quantile(0.95, {_REGRET})", "95 % within"),
+        may_be_empty=_NOT_JUDGED,
+    ),
+    graph(
+        "Cost of 1,000 tokens in time",
+        "none",
+        "Money of a profile's workers by tokens of requests answered within quality.slo_seconds.",
+        (
+            f"max by (profile, currency) (ds4_slo_cost_per_thousand_tokens{_CHOSEN})",
+            "{{profile}}, {{currency}}",
+        ),
+        may_be_empty="until a request was answered in time",
+    ),
+)
 _ANSWERS = (
     graph(
         "How answers ended",
@@ -161,5 +183,6 @@ QUALITY = Page(
         Section("Now", _NOW),
         Section("Against the reference", _AGAINST),
         Section("Answers", _ANSWERS),
+        Section("Routing", _ROUTES),
     ),
 )

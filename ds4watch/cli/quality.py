@@ -14,7 +14,14 @@ from ds4watch.cli.common import Admin, Config, Json, State, connect, new_app, pr
 from ds4watch.cli.console import console
 from ds4watch.cli.hold import user_name
 from ds4watch.cli.plot import write_plot
-from ds4watch.cli.quality_output import advice_lines, chart_lines, profile_table, run_line
+from ds4watch.cli.quality_output import (
+    advice_lines,
+    chart_lines,
+    profile_table,
+    regret_line,
+    routes_table,
+    run_line,
+)
 from ds4watch.model.errors import ConfigError, Located
 from ds4watch.model.money import NANOS_PER_UNIT
 
@@ -159,6 +166,25 @@ def compare(
     console().print(profile_table(found))
     for line in (*chart_lines(found), *advice_lines(found)):
         typer.echo(line)
+
+
+@app.command()
+def routes(
+    config: Config = None, state: State = None, admin: Admin = None, as_json: Json = False
+) -> None:
+    """Show how good routing was in hindsight, and what tokens answered in time cost.
+
+    Example: ds4watch quality routes
+    """
+    client = connect(config, admin, state).client
+    found = client.quality_table([], reference=None, loss=0.9, bound=2.0)
+    if as_json:
+        costs = {it["profile"]: it["slo_cost_per_thousand_tokens"] for it in found["profiles"]}
+        told = {"currency": found["currency"], "slo_cost_per_thousand_tokens": costs}
+        print_json(told | {"route_regret": found["route_regret"]})
+        return
+    console().print(routes_table(found))
+    typer.echo(regret_line(found["route_regret"]))
 
 
 def _found(client: AdminClient, number: int) -> dict[str, Any]:

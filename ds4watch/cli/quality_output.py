@@ -42,7 +42,17 @@ def _spent(run: Mapping[str, Any]) -> str:
 def profile_table(found: Mapping[str, Any]) -> Table:
     """Return the profiles side by side; * marks those that no other beats."""
     table = Table(box=None, pad_edge=False)
-    for name in ("", "PROFILE", "RIGHT", "95 %", "ASKED", "|Δ LOG P|", "WEIGHTS", "TOKENS/S"):
+    for name in (
+        "",
+        "PROFILE",
+        "RIGHT",
+        "95 %",
+        "ASKED",
+        "|Δ LOG P|",
+        "AGE",
+        "WEIGHTS",
+        "TOKENS/S",
+    ):
         table.add_column(name, justify="left" if name in ("", "PROFILE") else "right")
     table.add_column("FIRST TOKEN", justify="right")
     table.add_column(f"{found['currency']}/M TOKENS", justify="right")
@@ -56,12 +66,34 @@ def profile_table(found: Mapping[str, Any]) -> Table:
             f"{right['low']:.1%}-{right['high']:.1%}" if is_known else _UNKNOWN,
             str(right["asked"]),
             _told(row["divergence_nats"], ".4f"),
+            _age(row.get("divergence_age_seconds")),
             _bytes(row["weights_bytes"]),
             _told(row["tokens_per_second"], ".1f"),
             _told(row["first_token_seconds"], ".3f", " s"),
             _told(row["cost_per_million_tokens"], ".3f"),
         )
     return table
+
+
+def routes_table(found: Mapping[str, Any]) -> Table:
+    """Return what tokens within the time limit cost, by profile."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("PROFILE")
+    table.add_column(f"{found['currency']}/1,000 TOKENS IN TIME", justify="right")
+    for row in found["profiles"]:
+        table.add_row(row["profile"], _told(row["slo_cost_per_thousand_tokens"], ".6f"))
+    return table
+
+
+def regret_line(regret: Mapping[str, Any]) -> str:
+    """Return by how much other workers would have been sooner."""
+    if not regret["judged"]:
+        return "route regret: nothing is judged yet; one in eight streamed requests is"
+    most = _told(regret["p95_seconds"], ".3f", " s")
+    return (
+        f"route regret: {regret['mean_seconds']:.3f} s on average, 95 % within {most}, "
+        f"of {regret['judged']:,} requests judged since the daemon's start"
+    )
 
 
 def points(found: Mapping[str, Any]) -> list[tuple[str, float, float, bool]]:
@@ -131,6 +163,15 @@ def _place(value: float, values: list[float], size: int) -> int:
 
 def _told(value: float | None, form: str, unit: str = "") -> str:
     return _UNKNOWN if value is None else f"{value:{form}}{unit}"
+
+
+def _age(seconds: float | None) -> str:
+    if seconds is None:
+        return _UNKNOWN
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.0f}s"
 
 
 def _bytes(value: float | None) -> str:

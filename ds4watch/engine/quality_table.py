@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from ds4watch.engine.parts import Known
 from ds4watch.engine.quality_run import METRIC
+from ds4watch.engine.signals import QualityReading
 from ds4watch.history.quality_values import GoldenAnswer
 from ds4watch.model.money import NANOS_PER_UNIT
 from ds4watch.model.ports import Clock, UnixSeconds
@@ -38,14 +39,19 @@ class QualityTable:
         weights: Callable[[str], float | None],
         currency: str,
         clock: Clock,
+        max_age_seconds: float,
     ) -> None:
-        """Ask `references` for each profile's reference, `weights` for the bytes of its weights."""
+        """Ask `references` for each profile's reference, `weights` for the bytes of its weights.
+
+        max_age_seconds: an older divergence is absent.
+        """
         self._known = known
         self._source = source
         self._references = references
         self._weights = weights
         self._currency = currency
         self._clock = clock
+        self._max_age_seconds = max_age_seconds
 
     async def shown(
         self, profiles: Sequence[str], *, reference: str | None, allowed: Allowed
@@ -62,12 +68,13 @@ class QualityTable:
         standard = reference or self._standard(names)
         if standard and standard not in names:
             names.append(standard)
-        rows = [self._measured(name, by_profile.get(name, ())) for name in names]
+        rows = [self._measured(name, by_profile.get(name, ()), standard) for name in names]
         return {
             "currency": self._currency,
             "reference": standard,
             "allowed": asdict(allowed),
-            "profiles": _rows_json(rows),
+            "profiles": _rows_json(rows, self._known.routes.costs),
+            "route_regret": asdict(self._known.routes.regret()),
             "advice": [
                 {
                     "class": it.work_class,
@@ -83,24 +90,39 @@ class QualityTable:
         told = sorted(it for it in named if it)
         return statistics.mode(told) if told else None
 
-    def _measured(self, name: str, answers: Sequence[GoldenAnswer]) -> Measured:
+    def _measured(
+        self, name: str, answers: Sequence[GoldenAnswer], standard: str | None
+    ) -> Measured:
         classes: dict[str, dict[str, bool]] = {}
         for it in answers:
             classes.setdefault(it.work_class, {})[it.question] = it.is_right
         tokens = sum(it.prompt_tokens + it.completion_tokens for it in answers)
         nanos = sum(it.nanos for it in answers)
-        divergences = [
-            it.value for it in self._known.quality if (it.profile, it.metric) == (name, METRIC)
-        ]
+        divergence = self._divergence(name, standard)
         return Measured(
             name,
             classes,
-            divergence=divergences[-1] if divergences else None,
+            divergence=divergence.value if divergence is not None else None,
+            divergence_age_seconds=(
+                max(0.0, self._clock.now() - divergence.at) if divergence is not None else None
+            ),
             weights_bytes=self._weights(name),
             tokens_per_second=_rate(answers),
             first_token_seconds=_median(it.first_token_seconds for it in answers),
             cost_per_million=nanos / NANOS_PER_UNIT / tokens * 1e6 if tokens else None,
         )
+
+    def _divergence(self, name: str, standard: str | None) -> QualityReading | None:
+        """Return the latest from the reference of the table, unless it is stale."""
+        since_at = self._clock.now() - self._max_age_seconds
+        found = [
+            it
+            for it in self._known.quality
+            if (it.profile, it.metric) == (name, METRIC)
+            and it.at >= since_at
+            and standard in (None, it.reference)
+        ]
+        return max(found, key=lambda it: it.at, default=None)
 
 
 def _rate(answers: Sequence[GoldenAnswer]) -> float | None:
@@ -119,7 +141,7 @@ def _median(values: Iterable[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def _rows_json(rows: Sequence[Measured]) -> list[dict[str, Any]]:
+def _rows_json(rows: Sequence[Measured], costs: Mapping[str, float]) -> list[dict[str, Any]]:
     best = unbeaten(rows)
     return [
         {
@@ -128,10 +150,12 @@ def _rows_json(rows: Sequence[Measured]) -> list[dict[str, Any]]:
             "accuracy": _accuracy_json(accuracy(row)),
             "classes": {name: _accuracy_json(accuracy(row, name)) for name in classes_of((row,))},
             "divergence_nats": row.divergence,
+            "divergence_age_seconds": row.divergence_age_seconds,
             "weights_bytes": row.weights_bytes,
             "tokens_per_second": row.tokens_per_second,
             "first_token_seconds": row.first_token_seconds,
             "cost_per_million_tokens": row.cost_per_million,
+            "slo_cost_per_thousand_tokens": costs.get(row.profile),
         }
         for row in rows
     ]

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, islice
 
 from ds4watch.cost.prices import PriceEntry, price_at
@@ -33,6 +34,16 @@ _COSTS_MONEY = (WorkerPhase.ABSENT, WorkerPhase.FAILED, WorkerPhase.QUARANTINED)
 _HOUR_SECONDS = 3600.0
 
 
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """By how much another worker would have been sooner, of the requests judged since the start."""
+
+    judged: int
+    mean_seconds: float | None
+    p95_seconds: float | None
+    """Within its bucket of the histogram as if all lay evenly; None beyond the last edge."""
+
+
 class RouteJudge:
     """Takes in finished requests; a sample of them is judged once its surroundings are known."""
 
@@ -42,6 +53,8 @@ class RouteJudge:
         self._good: deque[tuple[UnixSeconds, str, int]] = deque()
         """End, profile and tokens of requests that were answered in time."""
         self._began_at: UnixSeconds | None = None
+        self.costs: Mapping[str, float] = {}
+        """What 1,000 tokens in time cost lately, by profile, when `samples` was last asked."""
         self._tokens: Counter[str] = Counter()
         """Their sums by profile."""
         self._seen = 0
@@ -85,17 +98,34 @@ class RouteJudge:
         found = self._histogram()
         while self._good and self._good[0][0] < now - _WINDOW_SECONDS:
             self._forget_oldest()
+        self.costs = self._costs(workers, prices, now, seconds)
+        for profile, cost in self.costs.items():
+            labels = labels_of({"profile": profile, "currency": currency})
+            found.append(Sample("ds4_slo_cost_per_thousand_tokens", labels, cost))
+        return found
+
+    def _costs(
+        self,
+        workers: Sequence[WorkerView],
+        prices: Sequence[PriceEntry],
+        now: UnixSeconds,
+        seconds: float,
+    ) -> dict[str, float]:
         if seconds < _LEAST_SECONDS:
-            return found
-        tokens = +self._tokens
+            return {}
+        found, tokens = {}, +self._tokens
         for profile in sorted({it.profile for it in workers} & tokens.keys()):
             paid = [it for it in workers if it.profile == profile and it.phase not in _COSTS_MONEY]
             per_hour = sum(price_at(prices, profile, now, it.url) for it in paid)
             nanos = per_hour * seconds / _HOUR_SECONDS
-            labels = labels_of({"profile": profile, "currency": currency})
-            cost = nanos / NANOS_PER_UNIT / tokens[profile] * 1000
-            found.append(Sample("ds4_slo_cost_per_thousand_tokens", labels, cost))
+            found[profile] = nanos / NANOS_PER_UNIT / tokens[profile] * 1000
         return found
+
+    def regret(self) -> Regret:
+        """Return the regret since the start."""
+        judged = sum(self._buckets)
+        mean = self._regret_seconds / judged if judged else None
+        return Regret(judged, mean, _quantile(0.95, self._buckets) if judged else None)
 
     def _histogram(self) -> list[Sample]:
         """Return the regrets since the start."""
@@ -160,3 +190,14 @@ def _served(record: RequestRecord) -> Served | None:
         prompt_tokens=usage.prompt,
         completion_tokens=usage.completion,
     )
+
+
+def _quantile(share: float, buckets: Sequence[int]) -> float | None:
+    """Return where so large a share of the counts lies below, as `histogram_quantile` does."""
+    rank, below = share * sum(buckets), 0
+    lowest = 0.0
+    for edge, count in zip(REGRET_EDGES, buckets, strict=False):
+        if count and below + count >= rank:
+            return lowest + (edge - lowest) * (rank - below) / count
+        below, lowest = below + count, edge
+    return None

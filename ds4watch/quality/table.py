@@ -26,6 +26,7 @@ class Measured:
     profile: str
     answers: Answers = field(default_factory=dict)
     divergence: float | None = None
+    divergence_age_seconds: float | None = None
     weights_bytes: float | None = None
     tokens_per_second: float | None = None
     first_token_seconds: float | None = None

@@ -12,10 +12,10 @@ import pytest
 from tests.conftest import ROOT
 from tests.flow.daemon import Daemon, ask, new_daemon, until
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 WORKER = "tiny-full-0"
-START_SECONDS = 200.0
+START_SECONDS = 400.0
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ def row(name: str, right: int, cost: float | None, *, unbeaten: bool) -> dict[st
     return {
         "profile": name, "unbeaten": unbeaten, "accuracy": share,
         "classes": {"mathematics": share}, "divergence_nats": 0.0123,
+        "divergence_age_seconds": 250.0, "slo_cost_per_thousand_tokens": cost and cost / 1000,
         "weights_bytes": 15 * 2**30, "tokens_per_second": 41.25,
         "first_token_seconds": None, "cost_per_million_tokens": cost,
     }  # fmt: skip
@@ -29,6 +30,7 @@ LOSS = {
 }  # fmt: skip
 TABLE = {
     "reference": "full",
+    "route_regret": {"judged": 1200, "mean_seconds": 0.0124, "p95_seconds": 0.25},
     "profiles": [row("full", 190, 4.0, unbeaten=True), row("four", 180, 1.5, unbeaten=False)],
     "advice": [{"class": "mathematics", "profile": "full", "losses": {"four": LOSS}}],
 }
@@ -45,7 +47,7 @@ async def test_profiles_are_set_side_by_side_with_what_is_advised_and_a_picture(
     assert ended.code == 0, ended.err
     assert (tmp_path / "q.png").read_bytes().startswith(b"\x89PNG")
     told = [" ".join(line.split()) for line in ended.out.splitlines()]
-    assert "* full (reference) 95.0% 80.0%-99.0% 200 0.0123 15.00 GiB 41.2 - 4.000" in told
+    assert "* full (reference) 95.0% 80.0%-99.0% 200 0.0123 4m 15.00 GiB 41.2 - 4.000" in told
     assert "mathematics: full" in told
     assert (
         "four: undecided, about 1,100 more questions: loses 0.50 points (-1.00 to 2.40) on 200 "
@@ -54,6 +56,25 @@ async def test_profiles_are_set_side_by_side_with_what_is_advised_and_a_picture(
     assert "allowed: 0.9 points lost as measured, 2 at most with 95 % certainty" in told
     assert any(line.endswith("A") for line in ended.out.splitlines())
     assert "a: full, b: four" in ended.out
+
+
+async def test_routing_is_told_in_hindsight_and_what_tokens_in_time_cost(tmp_path: Path) -> None:
+    daemon = FakeDaemon()
+    daemon.quality.table_answer = TABLE
+    async with serving(daemon) as server:
+        words = ("quality", "routes", "--admin", server.url)
+        ended = await ds4watch(*words, cwd=tmp_path)
+        as_json = await ds4watch(*words, "--json", cwd=tmp_path)
+    told = [" ".join(line.split()) for line in ended.out.splitlines()]
+    assert told[0] == "PROFILE EUR/1,000 TOKENS IN TIME"
+    assert "four 0.001500" in told
+    assert told[-1] == (
+        "route regret: 0.012 s on average, 95 % within 0.250 s, of 1,200 requests judged since "
+        "the daemon's start"
+    )
+    found = json.loads(as_json.out)
+    assert found["slo_cost_per_thousand_tokens"] == {"full": 0.004, "four": 0.0015}
+    assert found["route_regret"]["judged"] == 1200
 
 
 async def test_a_program_gets_the_table(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ from ds4watch.engine.golden_asking import Asker
 from ds4watch.engine.golden_book import chosen
 from ds4watch.engine.golden_runs import GoldenRuns
 from ds4watch.engine.parts import Known
+from ds4watch.engine.quality_run import METRIC
 from ds4watch.engine.quality_table import QualityTable
-from ds4watch.engine.signals import quality_samples
+from ds4watch.engine.signals import QualityReading, quality_samples
 from ds4watch.fleet.client import WorkerClient
 from ds4watch.fleet.worker_answers import Answer
 from ds4watch.history.state import StateStore
@@ -287,6 +288,16 @@ async def test_an_answer_that_costs_more_than_is_left_is_broken_off_and_what_it_
         assert (await it.ended())["answered"] == 24
 
 
+@dataclass
+class SetClock(FixedClock):
+    """Says what it is set to."""
+
+    at: float = NOW
+
+    def now(self) -> float:
+        return self.at
+
+
 class _Broken:
     """A judge with a fault."""
 
@@ -402,15 +413,25 @@ async def test_the_table_says_what_each_cost_and_what_is_advised(tmp_path: Path)
     async with bench(tmp_path, count=40) as it:
         await begin(it)
         await it.ended()
+        it.known.quality += (
+            QualityReading("four", "full", METRIC, 0.25, NOW),
+            QualityReading("four", "other", METRIC, 0.75, NOW),
+        )
+        clock = SetClock()
         table = QualityTable(
             it.known,
             it.store.quality,
             references=lambda: REFERENCES,
             weights=lambda name: 7.0 if name == "four" else None,
             currency="EUR",
-            clock=FixedClock(),
+            clock=clock,
+            max_age_seconds=3600.0,
         )
         found = await table.shown([], reference=None, allowed=Allowed())
+        clock.at = NOW + 3599
+        later = await table.shown([], reference=None, allowed=Allowed())
+        clock.at = NOW + 3601
+        too_late = await table.shown([], reference=None, allowed=Allowed())
     assert (found["reference"], found["currency"]) == ("full", "EUR")
     four, full = found["profiles"]
     assert (four["profile"], four["weights_bytes"], full["weights_bytes"]) == ("four", 7.0, None)
@@ -418,6 +439,13 @@ async def test_the_table_says_what_each_cost_and_what_is_advised(tmp_path: Path)
     assert four["tokens_per_second"] == pytest.approx(4.0)
     assert four["first_token_seconds"] == 0.25
     assert four["cost_per_million_tokens"] == pytest.approx(1.25 / 15 * 1e6)
+    told = ("divergence_nats", "divergence_age_seconds")
+    assert [four[it] for it in told] == [0.25, 0.0]
+    assert [later["profiles"][0][it] for it in told] == [0.25, 3599.0]
+    assert [too_late["profiles"][0][it] for it in told] == [None, None], "stale is absent"
+    assert [full[it] for it in told] == [None, None]
+    assert four["slo_cost_per_thousand_tokens"] is None
+    assert found["route_regret"] == {"judged": 0, "mean_seconds": None, "p95_seconds": None}
     by_class = {it["class"]: it for it in found["advice"]}
     assert by_class["mathematics"]["losses"]["four"]["verdict"] == "too_lossy"
     assert by_class["format"]["losses"]["four"]["more_questions"] > 0

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ds4watch.cost.prices import PriceEntry
-from ds4watch.engine.route_judge import RouteJudge
+from ds4watch.engine.route_judge import Regret, RouteJudge
 from ds4watch.model.usage import RequestOutcome, RequestRecord, Usage
 from ds4watch.model.worker import WorkerPhase, WorkerView
 
@@ -47,6 +47,18 @@ def test_one_in_eight_is_judged_once_what_came_after_it_is_known() -> None:
     assert values(judge, 500.0)["ds4_route_regret_seconds_count"] == 2
 
 
+def test_what_is_told_of_regret_is_its_mean_and_where_95_of_100_lie_below() -> None:
+    judge = RouteJudge()
+    assert judge.regret() == Regret(0, None, None)
+    late = record("a", 100.0, first=2.1, seconds=2.5)
+    judge.note([record("b", 100.0)] * 15 + [late], slo_seconds=1.2)
+    values(judge, 111.0)
+    told = judge.regret()
+    assert told.judged == 2
+    assert told.mean_seconds == pytest.approx(1.0)
+    assert told.p95_seconds == pytest.approx(1.0 + 1.5 * 0.9)
+
+
 def test_a_choice_without_an_alternative_is_not_counted_as_good() -> None:
     judge = RouteJudge()
     judge.note([record("a", 100.0)] * 16, slo_seconds=1.2)
@@ -78,6 +90,7 @@ def test_tokens_that_came_in_time_bear_the_money_of_all_workers_of_the_profile()
     values(judge, -500.0)
     # two workers, 600 s, 1 a second, over 120 tokens
     assert values(judge, 110.0)["ds4_slo_cost_per_thousand_tokens"] == pytest.approx(10_000)
+    assert judge.costs == {"p": pytest.approx(10_000)}
     assert "ds4_slo_cost_per_thousand_tokens" not in values(judge, 701.0)
 
 
