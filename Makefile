@@ -46,7 +46,8 @@ test: $(DEV_READY) $(TEST_VLLM) $(RAY_READY) ## all checks and tests, on the rea
 	DS4WATCH_REQUIRE_ALL=$(if $(IS_ROOT),1) $(PY) -m pytest -n 2 --dist loadscope $(ARGS)
 
 test-fast: $(DEV_READY) ## what takes seconds
-	@$(PY) -m pytest -q -n auto --dist loadscope -m "not vllm and not slow" $(ARGS)
+	@.ci/packages --name
+	$(PY) -m pytest -q -n auto --dist loadscope -m "not vllm and not slow" $(ARGS)
 
 test-long: $(DEV_READY) $(TEST_VLLM) $(RAY_READY) ## all tests, with thousands of generated examples for each property
 	@DS4WATCH_REQUIRE_ALL=$(if $(IS_ROOT),1) $(PY) -m pytest --hypothesis-profile=long --timeout=1800 $(ARGS)
