@@ -87,7 +87,7 @@ class Supervisor:
         quarantined is not started.
         """
         adopted = await self._backend.adopt([self.ladders.lowered(spec) for spec in specs])
-        self._deeds.keys.keep_only({spec.id for spec in specs})
+        self.deeds.keys.keep_only({spec.id for spec in specs})
         last = {view.id: view for view in before.workers}
         for spec in specs:
             if spec.id in adopted:
