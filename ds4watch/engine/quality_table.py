@@ -74,7 +74,7 @@ class QualityTable:
             "reference": standard,
             "allowed": asdict(allowed),
             "profiles": _rows_json(rows, self._known.routes.costs),
-            "route_regret": asdict(self._known.routes.regret()),
+            "route_regret": self._known.routes.regret().as_json(),
             "advice": [
                 {
                     "class": it.work_class,

@@ -43,6 +43,14 @@ class Regret:
     p95_seconds: float | None
     """Within its bucket of the histogram as if all lay evenly; None beyond the last edge."""
 
+    def as_json(self) -> dict[str, float | None]:
+        """Return a JSON-ready dict."""
+        return {
+            "judged": self.judged,
+            "mean_seconds": self.mean_seconds,
+            "p95_seconds": self.p95_seconds,
+        }
+
 
 class RouteJudge:
     """Takes in finished requests; a sample of them is judged once its surroundings are known."""
