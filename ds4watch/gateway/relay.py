@@ -194,7 +194,8 @@ class Relay:
         call.turn.first_token()
         lines = lines_for_client(answer.head) + call.own_lines()
         call.response = request.stream(200, lines)
-        call.response.on_flow(answer.flow)  # a slow client holds the worker back
+        if not answer.is_whole:
+            call.response.on_flow(answer.flow)  # a slow client holds the worker back
         return call.response
 
 

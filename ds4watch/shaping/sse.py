@@ -95,7 +95,7 @@ class SseRelay:
         at, count, is_plain = 0, len(chunks), True
         while at < count:
             chunk = chunks[at]
-            if is_plain and (chunk.startswith(self._begin) or self._learn(chunk)):
+            if is_plain and chunk.startswith(self._begin):
                 taken = self._take_plain(chunks, at, out)
                 at += taken
                 is_plain = taken > 0
@@ -107,7 +107,7 @@ class SseRelay:
                 if self._keep_last:
                     out.append(chunk)
                 at += 1
-            else:
+            elif not (is_plain and self._learn(chunk)):
                 at += self._take_any(chunks, at, out)
         return out[0] if len(out) == 1 else b"".join(out)
 

@@ -49,9 +49,12 @@ class Body:
             self._keep(data)
             self._left -= len(data)
             return b""
-        taken, behind = (data, b"") if len(data) == self._left else (
-            data[: self._left], data[self._left :]
-        )  # fmt: skip
+        if len(data) == self._left and not self._kept and self._error is None:  # nearly all
+            self._kept, self.is_whole = data, True
+            if self._waiter is not None:
+                self._wake()
+            return b""
+        taken, behind = data[: self._left], data[self._left :]
         self._keep(taken)
         self._end()
         return behind

@@ -17,6 +17,7 @@ from ds4watch.gateway.http.headers import Headers
 MAX_HEAD_BYTES = 1 << 15
 MAX_HEADERS = 100
 _MAX_TARGET_BYTES = 1 << 13
+_MAX_DIGITS = 15
 _LENGTH = re.compile(rb"[0-9]{1,15}")
 _LENGTH_LINE = re.compile(rb"\r\n(?i:content-length): ([0-9]{1,15})(?=\r\n)")
 _TARGET = re.compile(r"[!-~]+")
@@ -96,7 +97,7 @@ class HeadReader:
         last = self._last
         if last is not None and raw.startswith(self._before) and raw.endswith(self._behind):
             digits = raw[len(self._before) : len(raw) - len(self._behind)]
-            if _LENGTH.fullmatch(digits) is not None:
+            if digits.isdigit() and len(digits) <= _MAX_DIGITS:
                 return last.with_length(int(digits))
         head = parse_head(raw)
         self._last = None
