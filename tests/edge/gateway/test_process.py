@@ -53,7 +53,7 @@ async def gateway_process(
 async def url_of(process: asyncio.subprocess.Process) -> str:
     """Return its address once it says that it listens."""
     assert process.stderr is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while line := (await process.stderr.readline()).decode():
             if " listening on " in line:
                 return line.rsplit(" ", 1)[1].strip()
