@@ -293,6 +293,7 @@ def _care(daemon: Daemon, blueprint: Blueprint, parts: Parts, client_of: WorkerC
         profiles=blueprint.profiles,
         client_of=client_of,
         level=lambda: max(parts.board.policy().levels.values()),
+        policy=blueprint.policy,
     )
     settings, min_hot = blueprint.settings.care, blueprint.settings.fleet.min_hot
     return CareRun(daemon.engine.known, settings, sources, daemon.clock, min_hot=min_hot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ds4watch.config.profile import Profile
@@ -34,6 +34,8 @@ from ds4watch.model.errors import StoreError, WorkerError
 from ds4watch.model.ports import Clock, UnixSeconds
 from ds4watch.model.series import Labels
 from ds4watch.model.worker import WorkerPhase, WorkerView
+from ds4watch.policy.policyfile import PolicyFile
+from ds4watch.policy.pools import pools_of
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +100,8 @@ class CareSources:
     profiles: Mapping[str, Profile]
     client_of: Callable[[str], WorkerClient]
     level: Callable[[], int]
+    policy: PolicyFile = field(default_factory=PolicyFile)
+    """Its pools: a hold on one holds its workers."""
 
 
 class CareRun:
@@ -185,7 +189,7 @@ class CareRun:
             why=why,
             cure=cure,
             is_idle=load.running == 0 and not load.waiting,
-            held=self._is_held(view.id),
+            held=self._is_held(view),
         )
 
     def _need(self, view: WorkerView, profile: Profile | None) -> tuple[str, Cure]:
@@ -203,11 +207,11 @@ class CareRun:
             return "memory of a GPU saws"
         return creeps(tuple(self._memory))
 
-    def _is_held(self, worker: str) -> bool:
+    def _is_held(self, view: WorkerView) -> bool:
         """Return whether a person holds it, or somebody wishes it elsewhere already."""
-        now = self._clock.now()
-        held = any(it.target in ("*", worker) and now < it.until_at for it in self._known.holds)
-        return held or self._from.supervisor.wanted(worker).wish is not Wish.READY
+        now, names = self._clock.now(), {"*", view.id, *pools_of(self._from.policy, view.profile)}
+        held = any(it.target in names and now < it.until_at for it in self._known.holds)
+        return held or self._from.supervisor.wanted(view.id).wish is not Wish.READY
 
     async def _reset(self, now: UnixSeconds) -> None:
         under = self._care.under

@@ -30,7 +30,7 @@ from ds4watch.model.usage import RequestOutcome
 from ds4watch.model.worker import WorkerLoad, WorkerView
 from ds4watch.policy.explain import Ladder
 from ds4watch.policy.ladder import Decision, LadderState, decide, pool_of, redefined
-from ds4watch.policy.pools import ladder_pools
+from ds4watch.policy.pools import ladder_pools, spread
 
 log = logging.getLogger(__name__)
 
@@ -152,9 +152,10 @@ class Engine:
         known = self.known
         board = self._parts.board
         may_warm = not board.policy().limits.warm_up_off
-        await self._parts.pool.step(known.fleet, known.holds, board.gateways(), may_warm=may_warm)
+        holds = spread(self._parts.policy, known.holds, known.fleet.workers)
+        await self._parts.pool.step(known.fleet, holds, board.gateways(), may_warm=may_warm)
         if self._parts.provision is not None:
-            await self._parts.provision.step(known.fleet, known.holds, board.gateways())
+            await self._parts.provision.step(known.fleet, holds, board.gateways())
 
     def _evaluate(self, now: UnixSeconds) -> Round:
         parts, alerts = self._parts, self.known.alerts

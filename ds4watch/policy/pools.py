@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ds4watch.model.action import Hold
 from ds4watch.model.service_policy import DEFAULT_POOL, PoolLevel, ServicePolicy
+from ds4watch.model.worker import WorkerView
 from ds4watch.policy.schema import PolicyFile
 
 
@@ -29,6 +31,25 @@ def is_about(policy: PolicyFile, pool: str, labels: Mapping[str, str]) -> bool:
     if pool in (own := own_ladders(policy)):
         return profile in policy.pools[pool].profiles
     return all(profile not in policy.pools[it].profiles for it in own)
+
+
+def pools_of(policy: PolicyFile, profile: str) -> tuple[str, ...]:
+    """Return the pools that workers of a profile are in; one without profiles has them all."""
+    of = {DEFAULT_POOL: (), **{name: pool.profiles for name, pool in policy.pools.items()}}
+    return tuple(name for name, profiles in of.items() if not profiles or profile in profiles)
+
+
+def spread(
+    policy: PolicyFile, holds: Sequence[Hold], workers: Sequence[WorkerView]
+) -> tuple[Hold, ...]:
+    """Return the holds, and of those on a pool one on each of its workers."""
+    more = (
+        replace(hold, target=view.id)
+        for hold in holds
+        for view in workers
+        if hold.target in pools_of(policy, view.profile)
+    )
+    return (*holds, *more)
 
 
 def with_pools(current: ServicePolicy, policy: PolicyFile) -> ServicePolicy:

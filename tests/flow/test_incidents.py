@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -48,6 +50,10 @@ groups:
         expr: ds4_queue_depth{worker="sim-full-0"} > 5 < 20
         labels: {severity: warning}
         annotations: {ds4_on_no_data: hold}
+      - alert: QueueGrows
+        expr: max(ds4_queue_depth) > 40 < 50
+        labels: {severity: warning}
+        annotations: {ds4_on_no_data: hold}
       - alert: KvOdd
         expr: ds4_kv_usage_ratio{worker="sim-full-0"} > 0.6 < 0.8
         labels: {severity: warning}
@@ -68,6 +74,7 @@ pools:
 actions:
   anew: {kind: restart_worker, verify: {within_seconds: 25}}
   apart: {kind: drain_worker, undo_after_seconds: 1, verify: {within_seconds: 5}}
+  more: {kind: wake_worker, undo_after_seconds: 1, verify: {within_seconds: 20}}
   passed-over: {kind: exclude_worker, undo_after_seconds: 1, verify: {within_seconds: 5}}
   back-to-reference: {kind: divert_class, verify: {within_seconds: 5}}
 bindings:
@@ -75,6 +82,7 @@ bindings:
   - {match: {alertname: GpuMemorySawing}, action: anew}
   - {match: {alertname: QueueOdd}, action: apart}
   - {match: {alertname: KvOdd}, action: passed-over}
+  - {match: {alertname: QueueGrows}, action: more, target: "*"}
   - {match: {alertname: QualityBoundBroken}, action: back-to-reference}
   - {match: {alertname: QueueDepthHigh}, level: 1}
   - {match: {alertname: ErrorsHigh}, level: 1}
@@ -99,6 +107,49 @@ class Row:
     def __str__(self) -> str:
         told = (self.detection, self.action, self.effect, self.undo)
         return "\n".join([self.incident, *(f"    {it[:110]}" for it in told)])
+
+
+SLEEPER = {"name": "sim-sleeper", "engine": "sim", "sleep": True, "served_names": ["sim-sleeper"]}
+
+
+def spare_fleet(folder: Path) -> dict[str, Any]:
+    """Return settings of a fleet of one worker and one that is not started yet."""
+    (folder / "sim-sleeper.yml").write_text(yaml.safe_dump(SLEEPER), encoding="utf-8")
+    workers = [{"profile": "sim-sleeper", "count": 2, "spare": 1}]
+    return {"profiles_dir": str(folder), "workers": workers, "min_hot": 1, "wake_waiting": 1000.0}
+
+
+def past_its_first_week(daemon: Daemon) -> None:
+    """Have the install be older: in its first week it would only tell whom it calls."""
+    daemon.signal(signal.SIGTERM)
+    assert daemon.wait() == 0
+    with closing(sqlite3.connect(daemon.state / "state.db")) as base, base:
+        base.execute("UPDATE meta SET value = '1.0' WHERE name = 'installed_at'")
+    daemon.start()
+    daemon.until_ready()
+
+
+def test_a_queue_that_grows_calls_a_spare_and_lets_it_go_again(tmp_path: Path) -> None:
+    with new_daemon(rules=RULES, policy=POLICY, fleet=spare_fleet(tmp_path)) as daemon:
+        daemon.start()
+        daemon.until_ready()
+        first, spare = "sim-sleeper-0", "sim-sleeper-1"
+        assert daemon.worker(spare)["phase"] == "absent"
+        past_its_first_week(daemon)
+        fault(daemon, first, "queue", value=45)
+        since = int(daemon.audit()[-1]["id"])
+        until(lambda: daemon.worker(spare)["phase"] == "ready", "a spare that was called")
+        daemon.note_pids()
+        fault(daemon, first, "queue", on=False)
+        effect = until(lambda: told(daemon, since, "effect"), "the effect")[0]
+        undone = by_itself(daemon, "wake_worker")
+        seen = [it for it in told(daemon, since, "alert") if "QueueGrows" in it and "firing" in it]
+        done = told(daemon, since, "outcome")[0]
+        print(Row("QueueGrows", seen[0], done, effect, undone))
+        assert f"{spare} is ready" in effect
+        assert "it helped" in effect
+        (wake, back) = daemon.rows("SELECT status, target FROM actions ORDER BY planned_at")
+        assert (wake, back[1]) == (("undone", spare), spare)
 
 
 @pytest.fixture

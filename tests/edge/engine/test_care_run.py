@@ -20,6 +20,7 @@ from ds4watch.history.rows import AuditEntry
 from ds4watch.model.action import Hold
 from ds4watch.model.series import Labels
 from ds4watch.model.worker import FleetSnapshot, WorkerLoad, WorkerPhase, WorkerView
+from ds4watch.policy.policyfile import load_policy
 from ds4watch.sim.server import RunningWorker
 from ds4watch.sim.settings import SimSettings
 
@@ -57,6 +58,7 @@ class World:
             profiles={"sim": PROFILE},
             client_of=lambda url: WorkerClient(self._session, url),
             level=lambda: 0,
+            policy=load_policy("pools: {chat: {profiles: [sim]}}\n", "policy.yml"),
         )
         return CareRun(self.known, CareSettings(dry_run=dry_run), sources, self, min_hot=2)
 
@@ -183,6 +185,7 @@ async def test_nothing_is_done_under_load_nor_to_who_is_held(world: World) -> No
     world.views = [replace(it, load=WorkerLoad()) for it in world.views]
     await creeping(world, world.care(), 45)
     world.views = [replace(it, load=IDLE) for it in world.views]
-    world.known.holds = (Hold("*", world.at + 1e9, "ann", "looking", world.at),)
-    await creeping(world, world.care(), 45)
-    assert world.told == []
+    for target in ("*", "chat", "default"):
+        world.known.holds = (Hold(target, world.at + 1e9, "ann", "looking", world.at),)
+        await creeping(world, world.care(), 45)
+        assert world.told == []

@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from ds4watch.model.action import Hold
 from ds4watch.model.alert import AlertPhase, AlertState
 from ds4watch.model.errors import ConfigError
 from ds4watch.model.series import labels_of
 from ds4watch.model.service_policy import Limits, PoolLevel, ServicePolicy
 from ds4watch.policy.ladder import LadderState, decide, demand
 from ds4watch.policy.policyfile import load_policy
-from ds4watch.policy.pools import is_about, ladder_pools, with_pools
+from ds4watch.policy.pools import is_about, ladder_pools, spread, with_pools
+from tests.unit.policy.worlds import view
 
 TEXT = """\
 pools:
@@ -122,3 +124,23 @@ def test_a_ladder_that_cannot_be_a_pools_is_told_with_its_line(pools: str, messa
     with pytest.raises(ConfigError, match=r"policy\.yml:\d") as told:
         load_policy("pools:\n" + pools, "policy.yml")
     assert message in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("target", "held"),
+    [
+        ("chat", ["big-0"]),
+        ("grouped", ["small-0"]),
+        ("default", ["big-0", "small-0", "else-0"]),
+        ("big-0", []),  # it is one of a worker already
+        ("nobody", []),
+    ],
+)
+def test_a_hold_on_a_pool_is_one_on_each_of_its_workers(target: str, held: list[str]) -> None:
+    workers = [view(f"{it}-0", profile=it) for it in ("big", "small", "else")]
+    hold = Hold(target, 10.0, "ann", "hands off", 0.0)
+    found = spread(POLICY, [hold], workers)
+    assert found[0] == hold
+    assert [it.target for it in found[1:]] == held
+    assert {it.who for it in found} == {"ann"}
+    assert spread(load_policy("pools: {}\n", "policy.yml"), [hold], workers)[0] == hold
