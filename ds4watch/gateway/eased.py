@@ -15,12 +15,13 @@ class Eased:
         self._state = state
         self._keys = {it.name: it.eased for it in state.board.keys if it.eased is not None}
         self._models = state.board.eased_models
-        self._made: dict[tuple[str, Limits | None, Limits | None], Degrading] = {}
-        """By pool, and what its key and its model are eased to."""
+        self._made: dict[tuple[str, Limits | None, Limits | None, Limits | None], Degrading] = {}
+        """By pool, and what its key, the model asked for and the one that serves are eased to."""
 
     def eases(self, call: Call) -> bool:
         """Return whether a request is eased."""
-        return call.key in self._keys or call.model_asked in self._models
+        is_asked = call.key in self._keys or call.model_asked in self._models
+        return is_asked or call.model_served in self._models
 
     def degrading(self, call: Call) -> Degrading:
         """Return what is done to a request: as the policy has it, more for who is eased."""
@@ -28,8 +29,10 @@ class Eased:
         if not self.eases(call):
             return found
         of_key, of_model = self._keys.get(call.key), self._models.get(call.model_asked)
-        asked = (found.pool, of_key, of_model)
+        of_served = self._models.get(call.model_served)
+        asked = (found.pool, of_key, of_model, of_served)
         if asked not in self._made:
             limits = tighter(of_key or Limits(), of_model or Limits())
+            limits = tighter(limits, of_served or Limits())
             self._made[asked] = self._state.degrading_with(limits, found.pool)
         return self._made[asked]

@@ -182,6 +182,9 @@ class Handlers:
             if degrading.compress_ratio(asked.prompt_tokens) is not None:
                 asked, degrading = await self._admission.shortened(body, asked, call)
             shaped = shape(body, degrading, kind, asked)
+            if shaped.model != call.model_asked:  # whose budget pays may have to be eased, too
+                call.model_served = shaped.model
+                shaped = shape(body, self._admission.degrading(call), kind, asked)
             call.stream = shaped.stream
             call.choices = shaped.body.get("n") or 1
             self._admission.check_shaped(shaped, admitted, call)

@@ -468,6 +468,24 @@ async def test_what_is_asked_of_a_model_that_is_eased_is_cut_and_of_others_not(
     assert [body["max_tokens"] for body in worker.bodies] == [7, 500, 5, 500]
 
 
+async def test_the_budget_of_the_model_that_serves_eases_what_was_asked_of_another(
+    tmp_path: Path,
+) -> None:
+    instead = Limits(substitutions=(Substitution("m", "cheap", 1.0),))
+    policy = ServicePolicy(version=1, level=1, level_name="cheaper", limits=instead)
+    async with FakeWorker("w1") as worker:
+        both = replace(worker.view(), models=("m", "cheap", "other"))
+        board = replace(
+            board_of(both), policy=policy, eased_models={"cheap": Limits(max_tokens_cap=7)}
+        )
+        async with front_of(tmp_path, board) as front:
+            for model in ("m", "cheap", "other"):
+                async with front.post(CHAT | {"max_tokens": 500, "model": model}) as response:
+                    assert response.status == 200
+    served = [(body["model"], body["max_tokens"]) for body in worker.bodies]
+    assert served == [("cheap", 7), ("cheap", 7), ("other", 500)]
+
+
 async def test_a_key_that_is_eased_gets_shorter_answers_and_others_do_not(tmp_path: Path) -> None:
     (plain,) = key()
     eased = replace(plain, eased=Limits(max_tokens_cap=7))
