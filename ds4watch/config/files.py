@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ds4watch.config.document import MAX_TEXT_CHARS
+from ds4watch.config.document import MAX_TEXT_CHARS, Document, dotted, read_document
+from ds4watch.config.document import Path as Place
 from ds4watch.config.filter_file import FilterFile, load_filter
 from ds4watch.config.loader import ProfileFile, load_settings, read_profile
 from ds4watch.config.places import config_candidates
@@ -140,12 +141,23 @@ def _read_profile(path: Path) -> ProfileFile:
 
 
 def _unknown_profile(loaded: LoadedSettings, name: str, known: tuple[str, ...]) -> Located:
-    return Located(
-        f"there is no profile {name}",
-        str(loaded.file) if loaded.file else None,
-        field="fleet.workers",
-        mend=f"known: {', '.join(known) or 'none'}",
-    )
+    told = f"known: {', '.join(known) or 'none'}"
+    if loaded.settings.fleet.profiles_dir is None:
+        told += "; a folder of your own is named in fleet.profiles_dir"
+    asked = [worker.profile for worker in loaded.settings.fleet.workers or ()]
+    place = (asked.index(name), "profile") if name in asked else ()
+    return _placed(loaded, ("fleet", "workers", *place), f"there is no profile {name}", told)
+
+
+def _placed(loaded: LoadedSettings, path: Place, message: str, mend: str) -> Located:
+    """Return a finding about a key of the settings, with its line if it stands in a file."""
+    if loaded.file is None:
+        return Located(message, field=dotted(path), mend=mend)
+    try:
+        document = read_document(read_text(loaded.file), str(loaded.file))
+    except ConfigError:  # gone since it was read
+        document = Document(str(loaded.file))
+    return document.finding(path, message, mend=mend)
 
 
 def rule_files(loaded: LoadedSettings) -> tuple[Path, ...]:
@@ -162,11 +174,9 @@ def _matched(loaded: LoadedSettings, patterns: tuple[str, ...], setting: str) ->
     for position, pattern in enumerate(patterns):
         matches = matching_files(loaded.base, pattern)
         if not matches:
-            file = str(loaded.file) if loaded.file else None
-            field = f"{setting}[{position}]"
             mend = f"patterns start from {loaded.base.absolute()}"
-            message = f"no file matches {pattern}"
-            findings.append(Located(message, file, field=field, mend=mend))
+            path = (*setting.split("."), position)
+            findings.append(_placed(loaded, path, f"no file matches {pattern}", mend))
         found += [path for path in matches if path not in found]
     if findings:
         raise ConfigError(*findings)

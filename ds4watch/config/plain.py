@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Mapping
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -62,6 +63,9 @@ _PATTERNS: Mapping[str, str] = {
     r"\.(json|ya?ml)$": "must end in .json, .yml or .yaml",
 }
 _SECRET_WORDS = ("url", "token", "secret", "password", "key", "auth", "credential")
+_SPAN = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_UNIT_SECONDS = {"seconds": 1, "hours": 3600, "days": 86400}
 _FEW = 4
 """As many keys are told where none is like the one that was found."""
 _HABITS: Mapping[str, str] = {
@@ -108,7 +112,7 @@ def _finding(detail: ErrorDetails, document: Document, model: type[BaseModel]) -
     if kind == "value_error":
         return document.finding(path, str(detail["ctx"]["error"]))
     message = _requirement(detail)
-    return document.finding(path, f"{message}{_got(detail, path)}", mend=_mend(detail))
+    return document.finding(path, f"{message}{_got(detail, path)}", mend=_mend(detail, path))
 
 
 def _requirement(detail: ErrorDetails) -> str:
@@ -145,11 +149,16 @@ def _got(detail: ErrorDetails, path: Path) -> str:
     return f", got {text if len(text) <= 60 else text[:57] + '…'}"
 
 
-def _mend(detail: ErrorDetails) -> str | None:
+def _mend(detail: ErrorDetails, path: Path) -> str | None:
     if detail["input"] is None:
         return "give it a value, or take the key out"
     if detail["type"] == "string_type" and isinstance(detail["input"], int | float):
         return "put it in quotes"
+    span = _SPAN.fullmatch(detail["input"]) if isinstance(detail["input"], str) else None
+    unit = next((it for it in _UNIT_SECONDS if str(path[-1]).endswith(f"_{it}")), None)
+    if span and unit:
+        value = float(span[1]) * _SECONDS[span[2]] / _UNIT_SECONDS[unit]
+        return f"a plain number of {unit}: {value:g}"
     return None
 
 

@@ -41,7 +41,7 @@ def _of_binding(
         yield document.finding(place, message)
     pool = policy.pools.get(binding.pool)
     if pool is None:
-        known = ", ".join(sorted(policy.pools)) or "none"
+        known = ", ".join(sorted(policy.pools)) or "none; add it under `pools`"
         message = f"there is no pool {binding.pool!r}"
         yield document.finding((*place, "pool"), message, mend=f"known: {known}")
         return

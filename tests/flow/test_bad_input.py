@@ -98,7 +98,8 @@ def test_a_profile_without_its_model_folder_is_named(daemon: Daemon) -> None:
 def test_a_profile_that_does_not_exist_is_answered_with_those_that_do(daemon: Daemon) -> None:
     settle(daemon, fleet=daemon.settings["fleet"] | {"workers": [{"profile": "sim-ful"}]})
     (line,) = refused(daemon)
-    assert line.startswith(f"{daemon.config}: fleet.workers: there is no profile sim-ful (known: ")
+    assert line.startswith(f"{daemon.config}:")
+    assert "fleet.workers[0].profile: there is no profile sim-ful (known: " in line
     assert "sim-full" in line
 
 
@@ -178,10 +179,9 @@ def test_faults_of_a_policy_file_have_their_lines(daemon: Daemon) -> None:
 def test_a_pattern_that_matches_no_rule_file_is_named(daemon: Daemon) -> None:
     settle(daemon, rules=["rules.yml", "nothing-*.yml"])
     (line,) = refused(daemon)
-    assert line == (
-        f"{daemon.config}: rules[1]: no file matches nothing-*.yml "
-        f"(patterns start from {daemon.folder})"
-    )
+    assert line.startswith(f"{daemon.config}:")
+    told = f"no file matches nothing-*.yml (patterns start from {daemon.folder})"
+    assert line.endswith(f": rules[1]: {told}")
 
 
 def test_faults_of_rules_and_policy_are_told_together(daemon: Daemon) -> None:

@@ -199,7 +199,10 @@ async def test_a_profile_that_is_not_there_stops_up_before_anything_starts(tmp_p
     (tmp_path / "ds4watch.yml").write_text("fleet:\n  workers:\n    - profile: nothing\n")
     ended = await ds4watch("up", "--state", str(tmp_path / "state"), cwd=tmp_path)
     assert ended.code == 2
-    assert "fleet.workers: there is no profile nothing (known: " in ended.err
+    assert (
+        "ds4watch.yml:3: fleet.workers[0].profile: there is no profile nothing (known: "
+        in ended.err
+    )
     assert not (tmp_path / "state").exists()
 
 

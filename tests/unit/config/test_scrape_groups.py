@@ -49,7 +49,10 @@ FAULTS = [
         STATIC.replace("]}]", "], labels: {port: 80}}]"),
         "4: .static_configs[0].labels.port: must be text, got 80 (put it in quotes)",
     ),
-    (group("interval_seconds: 5s"), '5: .interval_seconds: must be a number, got "5s"'),
+    (
+        group("interval_seconds: 5s"),
+        '5: .interval_seconds: must be a number, got "5s" (a plain number of seconds: 5)',
+    ),
     (
         group("interval_seconds: 0.5"),
         "5: .interval_seconds: must be at least scrape.interval_secon",
