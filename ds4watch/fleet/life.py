@@ -10,6 +10,8 @@ from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import WorkerPhase
 
 STALL_FLOOR_SECONDS = 15.0
+STARVED_RATIO, PARDONS = 0.2, 3
+"""Who waits and does not run for so much of it is no witness; so often in a row, then it counts."""
 SETTLED_SECONDS = 60.0
 """Ready for so long, a worker's earlier failures are forgotten: a crash loop backs off."""
 
@@ -125,8 +127,7 @@ class Life:
     asked_at: UnixSeconds = 0.0
     """When the last unanswered canary was sent."""
     canary_failures: int = 0
-    pardons: int = 0
-    """Unanswered canaries in a row that were not counted."""
+    pardons: int = 0  # unanswered canaries in a row that were not counted
     failed_at: tuple[UnixSeconds, ...] = ()
     """Its last failed starts and deaths since it was last ready for a while."""
     failures: int = 0
@@ -147,9 +148,8 @@ def backoff_seconds(failures: int, limits: LifeLimits) -> float:
     """Return the wait after that many failures in a row: doubling, bounded."""
     if failures <= 0:
         return 0.0
-    return float(
-        min(limits.backoff_max_seconds, limits.backoff_seconds * 2 ** min(failures - 1, 30))
-    )
+    doubled = limits.backoff_seconds * 2 ** min(failures - 1, 30)
+    return float(min(limits.backoff_max_seconds, doubled))
 
 
 def started(life: Life, now: UnixSeconds) -> Life:
@@ -276,6 +276,17 @@ def tried_anew(life: Life, reason: str, now: UnixSeconds) -> Life:
     return replace(
         go(life, WorkerPhase.WARMING, reason, now), tried_at=now, asked_at=0.0, canary_failures=0
     )
+
+
+def is_no_witness(life: Life, seen: Seen) -> bool:
+    """Return whether a canary was not answered to us, who did not run; but not for ever."""
+    return seen.canary_ok is False and seen.lost_ratio > STARVED_RATIO and life.pardons < PARDONS
+
+
+def worked_on(life: Life, asked_at: UnixSeconds, limits: LifeLimits, now: UnixSeconds) -> bool:
+    """Return whether it did other work while the canary waited, and not long ago either."""
+    silent_since = now - limits.canary_interval_seconds
+    return max(asked_at, silent_since) < life.proved_at <= now
 
 
 def death_of(seen: Seen) -> str:

@@ -28,19 +28,17 @@ from ds4watch.fleet.life import (
     died,
     failed,
     go,
+    is_no_witness,
     progressed,
     proved,
     tried_anew,
+    worked_on,
 )
 from ds4watch.fleet.wish import AS_SET, Wanted, Wish
 from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import WorkerPhase
 
 CANARY_FAILURES_ALLOWED = 2
-STARVED_RATIO = 0.2
-"""Who waits for an answer and does not run for so much of that time is no witness."""
-PARDONS = 3
-"""So many canaries in a row are not counted for our own sake; then they are, whatever we see."""
 QUIET_SECONDS = 3.0
 """Engines tell their load late, so who drains has to be seen idle for so long."""
 SILENT_LOAD_SECONDS = 60.0
@@ -143,6 +141,8 @@ def advance(
         return _after_stop(life, seen, now)
     if life.phase in MAY_DIE and not seen.alive:
         return died(life, death_of(seen), limits, now, remedy=seen.remedy)
+    if is_no_witness(life, seen):
+        return replace(life, pardons=life.pardons + 1, asked_at=seen.asked_at)
     match life.phase:
         case WorkerPhase.STARTING | WorkerPhase.LOADING:
             life = _starting(life, seen, limits, now)
@@ -264,12 +264,10 @@ def _made_ready(life: Life, now: UnixSeconds, why: str = "answered a canary") ->
 def _ready(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds, work: Work) -> Life:
     if seen.canary_ok:
         return proved(life, now)
-    if seen.canary_ok is None or _worked_on(life, seen.asked_at, limits, now):
+    if seen.canary_ok is None or worked_on(life, seen.asked_at, limits, now):
         return life
     if seen.sleeping:
         return replace(go(life, WorkerPhase.ASLEEP, "it sleeps, unasked", now), proved_at=now)
-    if seen.lost_ratio > STARVED_RATIO and life.pardons < PARDONS:
-        return replace(life, pardons=life.pardons + 1, asked_at=seen.asked_at)
     failures = life.canary_failures + 1
     still_seconds = now - life.proved_at
     life = replace(life, canary_failures=failures, asked_at=seen.asked_at)
@@ -310,9 +308,3 @@ def _asleep(life: Life, seen: Seen, limits: LifeLimits, now: UnixSeconds) -> Lif
     if failures < CANARY_FAILURES_ALLOWED:
         return replace(life, canary_failures=failures)
     return failed(life, f"it cannot be woken: {seen.detail}", limits, now)
-
-
-def _worked_on(life: Life, asked_at: UnixSeconds, limits: LifeLimits, now: UnixSeconds) -> bool:
-    """Return whether it did other work while the canary waited, and not long ago either."""
-    silent_since = now - limits.canary_interval_seconds
-    return max(asked_at, silent_since) < life.proved_at <= now

@@ -100,6 +100,16 @@ def test_a_starved_daemon_does_not_take_one_canary_for_a_hang_of_who_has_work() 
     assert advance(READY, late, limits, 90.0, busy).phase is WorkerPhase.READY
 
 
+def test_a_loaded_worker_is_not_started_anew_for_a_canary_that_we_did_not_wait_for() -> None:
+    warming = advance(started(Life(), 0.0), HEALTHY, LIMITS, 5.0)
+    assert warming.phase is WorkerPhase.WARMING
+    late = LIMITS.start_timeout_seconds + 1.0
+    assert advance(warming, silent(late), LIMITS, late).phase is WorkerPhase.FAILED
+    pardoned = advance(warming, replace(silent(late), lost_ratio=0.9), LIMITS, late)
+    assert pardoned.phase is WorkerPhase.WARMING
+    assert advance(pardoned, silent(late), LIMITS, late + 9.0).phase is WorkerPhase.FAILED
+
+
 def test_an_answer_or_a_fair_look_ends_the_pardons() -> None:
     starved = replace(silent(10.0), lost_ratio=0.5)
     pardoned = advance(READY, starved, LIMITS, 40.0)
