@@ -114,14 +114,14 @@ class Bench:
     path: Path
 
     async def ended(self, status: str = "done") -> dict[str, Any]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (run := (await self.runs.shown())[0])["status"] == "running":
                 await asyncio.sleep(0.01)
         assert run["status"] == status, run
         return run
 
     async def told(self, text: str) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while text not in (await self.runs.shown())[0]["told"]:
                 await asyncio.sleep(0.01)
 
@@ -198,7 +198,7 @@ async def test_a_run_goes_on_after_a_restart_and_asks_nothing_twice(tmp_path: Pa
 
         it.script.says = until_five
         await begin(it)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(asked) < 5 or (await it.runs.shown())[0]["answered"] < 5:
                 await asyncio.sleep(0.01)
     async with bench(tmp_path) as again:
