@@ -175,8 +175,8 @@ def _matched(loaded: LoadedSettings, patterns: tuple[str, ...], setting: str) ->
         matches = matching_files(loaded.base, pattern)
         if not matches:
             mend = f"patterns start from {loaded.base.absolute()}"
-            path = (*setting.split("."), position)
-            findings.append(_placed(loaded, path, f"no file matches {pattern}", mend))
+            place: Place = (*setting.split("."), position)
+            findings.append(_placed(loaded, place, f"no file matches {pattern}", mend))
         found += [path for path in matches if path not in found]
     if findings:
         raise ConfigError(*findings)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from ds4watch.fleet.ladders import Ladders, NoJournal
 from ds4watch.fleet.life import Deed, Life, LifeLimits, Seen
 from ds4watch.fleet.recipe import WorkerSpec
 from ds4watch.fleet.tended import Tended
+from ds4watch.fleet.worker_keys import WorkerKeys
 from ds4watch.model.worker import WorkerPhase
 from tests.edge.clock import SystemClock
 
@@ -44,7 +47,8 @@ async def asked(url: str, *, blocked_seconds: float) -> Seen:
     clock = SystemClock()
     backend: Any = There(url)
     spec = WorkerSpec("w", Profile(name="p", model="m", served_names=["m"]), url=url)
-    async with WorkerClients(generation_timeout_seconds=0.8) as client_of:
+    no_keys = WorkerKeys(Path(os.devnull), {})
+    async with WorkerClients(generation_timeout_seconds=0.8, keys=no_keys) as client_of:
         deeds = Deeds(backend, client_of, clock, Ladders({}, NoJournal(), clock))
         deeds.lag = client_of.lag
         life = Life(phase=WorkerPhase.READY)
