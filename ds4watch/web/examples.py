@@ -141,8 +141,10 @@ ANSWERS: dict[tuple[str, str], Any] = {
     ("get", "/silences"): {"silences": [_SILENCE], "next_cursor": None},
     ("post", "/silences"): _SILENCE | {"dry_run": False, "told": "mutes QueueDepthHigh (warning)"},
     ("get", "/silences/{silence_id}"): _SILENCE,
+    ("delete", "/silences/{silence_id}"): {"told": "tells of QueueDepthHigh (warning) again"},
     ("get", "/holds"): {"holds": [_HOLD]},
     ("get", "/holds/{target}"): _HOLD,
+    ("delete", "/holds/{target}"): {"told": "lets through: level 1 (shorter-answers) of default"},
     ("put", "/holds/{target}"): _HOLD
     | {"dry_run": False, "told": "holds back: level 1 (shorter-answers) of default"},
     ("get", "/actions"): {"actions": [_ACTION], "next_cursor": None},
