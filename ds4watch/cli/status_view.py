@@ -53,7 +53,8 @@ def _steering_lines(steering: Mapping[str, Any]) -> Iterator[Text]:
     elif until := steering.get("trial_until"):
         yield Text(
             f"first week: until {instant(until)} scaling, rolling care and actions on adopted "
-            "workers are only told; what ds4watch started is kept alive",
+            "workers are only told (provisioning.dry_run and care.dry_run may say otherwise); "
+            "what ds4watch started is kept alive",
             style="yellow",
         )
     for it in steering.get("actions") or ():

@@ -45,5 +45,6 @@ def trial_told(began_at: UnixSeconds, now: UnixSeconds) -> str:
     until = datetime.fromtimestamp(began_at + TRIAL_SECONDS, UTC)
     return (
         f"first week: until {until:%Y-%m-%d %H:%M} UTC scaling, rolling care and actions on "
-        "adopted workers are only told; what ds4watch starts is kept alive"
+        "adopted workers are only told (provisioning.dry_run and care.dry_run may say otherwise); "
+        "what ds4watch starts is kept alive"
     )

@@ -151,6 +151,7 @@ class WarmPool:
             "resting": [
                 {"worker": name, "wish": rest.wish.value, "since": rest.since, "why": rest.why}
                 for name, rest in self._pool.resting.items()
+                if not self._facts.get(name, NO_FACTS).is_taken  # others had them called
             ],
             "trial_until": self._settings.trial_until if is_trial else None,
         }
