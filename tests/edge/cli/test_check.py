@@ -30,7 +30,7 @@ async def test_faults_of_all_files_come_together_with_their_places(tmp_path: Pat
     ended = await ds4watch("check", cwd=tmp_path)
     assert ended.code == 2
     starts = [
-        "ds4watch: ds4watch.yml:2: fleet.workers[0].profile: there is no profile gone",
+        "ds4watch: ds4watch.yml:3: fleet.workers[0].profile: there is no profile gone",
         "ds4watch: own/bad.yml:1: served_names: is missing",
         "ds4watch: own/bad.yml:2: engine: must be one of 'vllm' or 'sim', got \"tgi\"",
         "ds4watch: a.yml:",
