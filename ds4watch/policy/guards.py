@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ds4watch.model.action import ActionKind, GuardResult, Hold, RefusalReason
+from ds4watch.model.action import ActionKind, ActionStatus, GuardResult, Hold, RefusalReason
 from ds4watch.model.worker import WorkerPhase, WorkerView
 from ds4watch.policy.diverting import Diverting, why_not
 from ds4watch.policy.policyfile import Action, Pool
-from ds4watch.policy.standing import SINGLE, Standing
+from ds4watch.policy.standing import SINGLE, Past, Standing
 
 ALL = "*"
 _RESTING = (WorkerPhase.ASLEEP, WorkerPhase.ABSENT)
@@ -149,9 +149,14 @@ def _in_flight(ask: Ask, standing: Standing) -> GuardResult:
     flying = standing.known.flying.get(ask.pool_name, ())
     told = f"{len(flying)} of {ask.pool.max_in_flight} under way in {ask.pool_name}"
     if len(flying) >= ask.pool.max_in_flight:
-        told += f": {', '.join(f'{it.plan.kind} on {it.plan.target}' for it in flying)}"
+        told += f": {', '.join(map(_flying, flying))}"
         return _refused("in_flight", RefusalReason.IN_FLIGHT, told)
     return _passed("in_flight", told)
+
+
+def _flying(it: Past) -> str:
+    waits = " (waits for a person)" if it.status is ActionStatus.WAITING else ""
+    return f"{it.plan.kind} on {it.plan.target}{waits}"
 
 
 def _cooldown(ask: Ask, standing: Standing) -> GuardResult:

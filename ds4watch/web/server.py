@@ -13,6 +13,7 @@ from typing import Self
 import uvicorn
 from starlette.types import ASGIApp
 
+from ds4watch.web.ending import Ending
 from ds4watch.web.listen import Tls
 
 _log = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ class AdminServer:
         """`on_leave` ends answers that would go on for ever."""
         self._on_leave = on_leave
         self._tls = tls
-        self._app = app
+        self._app = Ending(app)
         self._listener = listener
         self._host, self.port = listener.getsockname()[:2]
         self._server: _Server | None = None
