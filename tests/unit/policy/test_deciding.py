@@ -123,8 +123,10 @@ def test_what_does_not_fire_on_fresh_data_leads_to_nothing(changes: dict[str, An
                 )
             },
             RefusalReason.IN_FLIGHT,
-            "2 of 2 under way in default: exclude_worker on w1 (waits for a person), "
-            "exclude_worker on w2",
+            (
+                "2 of 2 under way in default: exclude_worker on w1 (waits for a person), "
+                "exclude_worker on w2"
+            ),
         ),
         (
             "Full",
