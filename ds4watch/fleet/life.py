@@ -10,7 +10,7 @@ from ds4watch.model.ports import UnixSeconds
 from ds4watch.model.worker import WorkerPhase
 
 STALL_FLOOR_SECONDS = 15.0
-STARVED_RATIO, PARDONS = 0.2, 3
+STARVED_RATIO, PARDONS = 0.5, 3
 """Who waits and does not run for so much of it is no witness; so often in a row, then it counts."""
 SETTLED_SECONDS = 60.0
 """Ready for so long, a worker's earlier failures are forgotten: a crash loop backs off."""

@@ -86,15 +86,15 @@ def test_a_canary_that_we_were_too_starved_to_wait_for_counts_for_nothing_thrice
     """No restart of a healthy worker by a daemon that does not run; a hang is found at last."""
     life = READY
     for asked_at in (10.0, 40.0, 70.0):
-        life = advance(life, replace(silent(asked_at), lost_ratio=0.5), LIMITS, asked_at + 30.0)
+        life = advance(life, replace(silent(asked_at), lost_ratio=0.6), LIMITS, asked_at + 30.0)
         assert (life.phase, life.canary_failures) == (WorkerPhase.READY, 0)
     for asked_at in (100.0, 130.0):
-        life = advance(life, replace(silent(asked_at), lost_ratio=0.5), LIMITS, asked_at + 30.0)
+        life = advance(life, replace(silent(asked_at), lost_ratio=0.6), LIMITS, asked_at + 30.0)
     assert life.phase is WorkerPhase.FAILED
 
 
 def test_a_starved_daemon_does_not_take_one_canary_for_a_hang_of_who_has_work() -> None:
-    busy, late = Work(is_busy=True), replace(silent(10.0), lost_ratio=0.3)
+    busy, late = Work(is_busy=True), replace(silent(10.0), lost_ratio=0.6)
     limits = replace(LIMITS, stall_seconds=20.0)
     assert advance(READY, silent(10.0), limits, 90.0, busy).phase is WorkerPhase.FAILED
     assert advance(READY, late, limits, 90.0, busy).phase is WorkerPhase.READY
@@ -111,7 +111,7 @@ def test_a_loaded_worker_is_not_started_anew_for_a_canary_that_we_did_not_wait_f
 
 
 def test_an_answer_or_a_fair_look_ends_the_pardons() -> None:
-    starved = replace(silent(10.0), lost_ratio=0.5)
+    starved = replace(silent(10.0), lost_ratio=0.6)
     pardoned = advance(READY, starved, LIMITS, 40.0)
     assert pardoned.pardons == 1
     assert advance(pardoned, Seen(alive=True, canary_ok=True), LIMITS, 41.0).pardons == 0
