@@ -45,9 +45,9 @@ test: $(DEV_READY) $(TEST_VLLM) $(RAY_READY) ## all checks and tests, on the rea
 	$(MAKE) lint
 	DS4WATCH_REQUIRE_ALL=$(if $(IS_ROOT),1) $(PY) -m pytest -n 2 --dist loadscope $(ARGS)
 
-test-fast: $(DEV_READY) ## what takes seconds
+test-fast: $(DEV_READY) ## the unit tests, within a minute
 	@.ci/packages --name
-	$(PY) -m pytest -q -n auto --dist loadscope -m "not vllm and not slow" $(ARGS)
+	$(PY) -m pytest -q -n auto --dist loadscope -m "not vllm and not slow" $(or $(ARGS),tests/unit)
 
 test-long: $(DEV_READY) $(TEST_VLLM) $(RAY_READY) ## all tests, with thousands of generated examples for each property
 	@DS4WATCH_REQUIRE_ALL=$(if $(IS_ROOT),1) $(PY) -m pytest --hypothesis-profile=long --timeout=1800 $(ARGS)
